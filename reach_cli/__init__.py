@@ -1,0 +1,1 @@
+"""`reach`: one verb per file, thin over the packages."""

@@ -1,0 +1,1 @@
+"""The HTTP doors of a control node."""

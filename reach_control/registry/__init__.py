@@ -1,0 +1,1 @@
+"""Pure: leases and who is how alive."""

@@ -1,0 +1,86 @@
+"""What travels: a request, a response, their header fields.
+
+A header field is a triple `(lower, name, value)`: the name folded for look-ups beside the name as it was
+sent, because what passes through keeps its case, its order and its repetitions.
+"""
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+import orjson
+
+from reach_sidecar.http1.body import Body
+
+Field = tuple[bytes, bytes, bytes]
+
+REASONS: dict[int, bytes] = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+def field(name: str, value: str | bytes) -> Field:
+    """One header field from text: `field("Retry-After", "1")`."""
+    raw = name.encode("latin-1")
+    return raw.lower(), raw, value if isinstance(value, bytes) else value.encode("utf-8")
+
+
+def find(headers: Iterable[Field], lower: bytes) -> bytes | None:
+    """The first value of the field named `lower` (already lower case), or None."""
+    for folded, _, value in headers:
+        if folded == lower:
+            return value
+    return None
+
+
+class Request:
+    """A request as it came in. `target` is the raw request-target, `version` is 10 or 11 (HTTP/1.x).
+
+    `connect_host` is set on requests that arrived inside a `CONNECT` which named one of our capabilities.
+    `interim` sends a 1xx answer ahead of the final one; `None` where the client cannot take it (HTTP/1.0).
+    """
+
+    __slots__ = ("body", "connect_host", "expects_continue", "headers", "interim", "method", "peer", "target",
+                 "upgrade", "version")
+
+    def __init__(self, method: bytes, target: bytes, version: int, headers: list[Field], body: Body) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.headers = headers
+        self.body = body
+        self.upgrade: bytes | None = None
+        self.expects_continue = False
+        self.connect_host: bytes | None = None
+        self.peer = ""
+        self.interim: Callable[[int, list[Field]], None] | None = None
+
+    def header(self, lower: bytes) -> bytes | None:
+        return find(self.headers, lower)
+
+
+class Response:
+    """An answer: `body` is bytes when it is at hand, a `Body` while it streams.
+
+    `length` is the Content-Length announced by whoever made the answer (also the one of an answer to HEAD),
+    None when it was chunked or ends with the connection. `on_sent(bytes_out, error)` is called exactly once,
+    when the last byte was handed to the client's socket or the sending failed.
+    """
+
+    __slots__ = ("body", "headers", "length", "on_sent", "reason", "status", "tunnel")
+
+    def __init__(self, status: int, headers: list[Field], body: "bytes | Body" = b"", *,
+                 reason: bytes | None = None, length: int | None = None) -> None:
+        self.status = status
+        self.reason = REASONS.get(status, b"") if reason is None else reason
+        self.headers = headers
+        self.body = body
+        self.length = len(body) if isinstance(body, bytes) else length
+        self.on_sent: Callable[[int, BaseException | None], None] | None = None
+        self.tunnel: object | None = None
+
+    def header(self, lower: bytes) -> bytes | None:
+        return find(self.headers, lower)
+
+    @classmethod
+    def json(cls, status: int, value: object, *headers: Field,
+             content_type: str = "application/json") -> "Response":
+        """A complete answer with `value` as JSON."""
+        return cls(status, [field("Content-Type", content_type), *headers], orjson.dumps(value))

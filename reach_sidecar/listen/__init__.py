@@ -1,0 +1,1 @@
+"""The listeners: which port accepts what."""

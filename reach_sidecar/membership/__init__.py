@@ -1,0 +1,1 @@
+"""Registration, renewal and the local view of the table."""

@@ -1,0 +1,1 @@
+"""Pure decisions: `now` and randomness are arguments."""

@@ -1,0 +1,1 @@
+"""Logs by trace, and metrics."""
