@@ -1,0 +1,21 @@
+"""The remaining budget of a call, as the `Reach-Timeout` header carries it.
+
+Relative, so clocks need not agree: each hop reads what remains, spends some, and passes on the rest.
+"""
+
+from reach_core.units import parse_duration
+
+SHORTEST_S = 0.001
+
+
+def parse_timeout(value: bytes) -> float:
+    """Seconds in a `Reach-Timeout` value (`1500ms`, `30s`). Raises ValueError with what was expected."""
+    seconds = parse_duration(value.decode("latin-1").strip())
+    if seconds < SHORTEST_S:
+        raise ValueError(f"{value.decode('latin-1')!r} is under a millisecond: no call can be made in that time")
+    return seconds
+
+
+def format_timeout(remaining_s: float) -> bytes:
+    """`remaining_s` for the next hop, in whole milliseconds, at least 1."""
+    return b"%dms" % max(1, int(remaining_s * 1000))
