@@ -1,0 +1,198 @@
+"""The agent beside this sidecar: what it declared, whether it is fit, how much it is doing.
+
+One instance per sidecar, changed on the event loop only. The configuration declares the agent, and so may the
+agent itself while it runs (`POST /agents/register`). Whoever has to tell others subscribes to `changed`:
+membership sends the new state to control at once. `running` and `queued` are plain ints that the mesh side
+moves for every call; they travel with heartbeats and never count as a change.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from reach_core.names import normalise
+from reach_core.peer import Capability, Limits
+
+
+class AgentIdConflict(Exception):
+    """Another agent is already declared here: one sidecar serves one agent (design, local API)."""
+
+    def __init__(self, declared: str, wanted: str) -> None:
+        super().__init__(
+            f"This sidecar already serves the agent {declared!r} and cannot serve {wanted!r} as well. "
+            f"Register as {declared!r}, or start a second sidecar for {wanted!r}."
+        )
+        self.declared = declared
+        self.wanted = wanted
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """How the agent's health is asked for. `path` None means a TCP connect; times are seconds."""
+
+    path: str | None = None
+    interval_s: float = 10.0
+    timeout_s: float = 2.0
+    fail: int = 3
+
+
+@dataclass(slots=True)
+class LocalAgent:
+    """`address` is the agent's `http://host:port`, None for a gateway (it serves no agent).
+
+    `provisional` says that `agent_id` was made up (from the host name) and gives way to the one the agent
+    registers itself with. `capabilities` maps every normalised name and alias to what was declared; a name
+    wins over another capability's alias. `declared` lists them in the order they were given.
+    """
+
+    agent_id: str
+    version: str = ""
+    address: str | None = None
+    health: HealthCheck = HealthCheck()
+    declared: tuple[Capability, ...] = ()
+    limits: Limits = Limits()
+    provisional: bool = False
+
+    running: int = 0
+    queued: int = 0
+    unfit: bool = False
+    draining: bool = False
+    registered: bool = False
+    capabilities: dict[str, Capability] = field(default_factory=dict)
+    changed: list[Callable[[], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.address is not None:
+            self.address = agent_address(self.address)
+        self._index(self.declared)
+
+    @property
+    def is_gateway(self) -> bool:
+        return self.address is None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Sorted, as the table's entry has them."""
+        return tuple(name for name, is_set in (("draining", self.draining), ("unfit", self.unfit)) if is_set)
+
+    def declare(
+        self,
+        agent_id: str,
+        address: str | None = None,
+        health_path: str | None = None,
+        max_concurrency: int | None = None,
+        capabilities: Iterable[Capability | str] | None = None,
+        version: str | None = None,
+    ) -> None:
+        """Declare or change the agent while running; what is None stays as it is.
+
+        A plain name keeps the details that are already declared under that name, so that an agent which only
+        knows its names does not undo what the configuration says about them. Raises AgentIdConflict, or
+        ValueError with a sentence; then nothing has changed.
+        """
+        if agent_id != self.agent_id and not (self.is_gateway or self.provisional):
+            raise AgentIdConflict(self.agent_id, agent_id)
+        if not agent_id:
+            raise ValueError("agent_id is empty: give the agent a name, such as summarizer-01")
+        new_address = self.address if address is None else agent_address(address)
+        if new_address is None:
+            raise ValueError("address is missing: say where the agent listens, such as http://127.0.0.1:9001")
+        if health_path is not None and not health_path.startswith("/"):
+            raise ValueError(f"health_path is {health_path!r}: it must begin with a slash, such as /healthz")
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ValueError(f"max_concurrency is {max_concurrency}: it must be at least 1")
+        before = self._told()
+        if capabilities is not None:
+            self._index(self._with_details(one) for one in capabilities)
+        self.agent_id, self.provisional = agent_id, False
+        self.address = new_address
+        if health_path is not None:
+            self.health = replace(self.health, path=health_path)
+        if max_concurrency is not None:
+            self.limits = msgspec.structs.replace(self.limits, max_concurrency=max_concurrency)
+        if version is not None:
+            self.version = version
+        if self._told() != before:
+            self._fire()
+
+    def set_unfit(self, unfit: bool) -> None:
+        if unfit != self.unfit:
+            self.unfit = unfit
+            self._fire()
+
+    def set_draining(self, draining: bool) -> None:
+        if draining != self.draining:
+            self.draining = draining
+            self._fire()
+
+    def entry_fields(self) -> dict[str, Any]:
+        """What registration says about the agent, named as in the table's entry (address is the sidecar's)."""
+        return {
+            "agent_id": self.agent_id,
+            "version": self.version,
+            "capabilities": self.declared,
+            "limits": self.limits,
+            "flags": self.flags,
+        }
+
+    def _told(self) -> tuple[object, ...]:
+        return (self.agent_id, self.version, self.address, self.health, self.declared, self.limits, self.flags)
+
+    def _fire(self) -> None:
+        for notify in list(self.changed):
+            notify()
+
+    def _with_details(self, one: Capability | str) -> Capability:
+        if isinstance(one, Capability):
+            return one
+        name = normalise(one)
+        known = self.capabilities.get(name)
+        return known if known is not None and known.name == name else Capability(name=name)
+
+    def _index(self, capabilities: Iterable[Capability]) -> None:
+        by_name: dict[str, Capability] = {}
+        for one in capabilities:
+            name = normalise(one.name)
+            if not name:
+                raise ValueError(f"{one.name!r} is not a capability's name: it needs a letter or a digit")
+            if name not in by_name:
+                aliases = tuple(dict.fromkeys(normalise(alias) for alias in one.aliases))
+                by_name[name] = msgspec.structs.replace(one, name=name, aliases=aliases)
+        self.declared = tuple(by_name.values())
+        for one in self.declared:
+            for alias in one.aliases:
+                by_name.setdefault(alias, one)
+        self.capabilities = by_name
+
+
+def agent_address(text: str) -> str:
+    """`http://host:port` of where an agent listens, without a path. Raises ValueError with what was expected."""
+    expected = f"address is {text!r}: write where the agent listens, such as http://127.0.0.1:9001"
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port
+    except ValueError:
+        raise ValueError(expected) from None
+    if parts.scheme != "http" or not parts.hostname or parts.username is not None or port == 0:
+        raise ValueError(expected)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"http://{host}:{port or 80}"
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of an address that `agent_address` accepted: `http://[::1]:9001` -> ("::1", 9001)."""
+    parts = urlsplit(address)
+    return parts.hostname or "", parts.port or 80
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
