@@ -1,0 +1,70 @@
+"""What decides must not do: the vocabulary, the policies and the registry know no clock, no chance, no I/O.
+
+`now` and the random generator are arguments. So every decision can be replayed, and a simulator runs an hour
+of failures in a second.
+"""
+
+import ast
+
+import pytest
+from house.source import imports, python_files, tree
+
+PURE = ("reach_core", "reach_sidecar/policy", "reach_control/registry")
+
+PURE_MODULES = set(
+    ["__future__", "abc", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata", "urllib.parse", "zlib", "msgspec", "orjson"]
+)
+# YAML text becomes typed values here; the text itself comes in as an argument.
+YAML_READERS = {"reach_core/settings.py", "reach_core/yaml_marks.py"}
+PURE_NEIGHBOURS = ("reach_core", "reach_sidecar.policy", "reach_control.registry")
+
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__import__"}
+CLOCKS = {"now", "utcnow", "today"}
+
+
+def is_pure_import(module: str, file: str) -> bool:
+    if module.startswith(PURE_NEIGHBOURS):
+        return True
+    if module == "yaml" or module.startswith("yaml."):
+        return file in YAML_READERS
+    return module in PURE_MODULES or module.split(".")[0] in PURE_MODULES
+
+
+def type_only_lines(file: str) -> set[int]:
+    """Lines below `if TYPE_CHECKING:`, where the type of an argument such as `random.Random` may be named."""
+    lines: set[int] = set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+@pytest.mark.parametrize("file", python_files(*PURE))
+def test_imports_are_pure(file: str) -> None:
+    excused = type_only_lines(file)
+    wrong = [
+        f"{file}:{line}: imports {module}"
+        for module, line in imports(file)
+        if not is_pure_import(module, file) and not (module == "random" and line in excused)
+    ]
+    assert not wrong, (
+        "\n".join(wrong) + "\nThis file must stay pure: take `now`, the random generator or the bytes as "
+        "an argument, or move what touches the world to a package that may (membership, forward, api)."
+    )
+
+
+@pytest.mark.parametrize("file", python_files(*PURE))
+def test_nothing_reads_the_clock_or_the_world(file: str) -> None:
+    wrong = []
+    for node in ast.walk(tree(file)):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            wrong.append(f"{file}:{node.lineno}: calls {node.func.id}()")
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in CLOCKS
+            and ast.unparse(node.func.value) in {"datetime", "date", "datetime.datetime", "datetime.date"}
+        ):
+            wrong.append(f"{file}:{node.lineno}: reads the clock with {ast.unparse(node.func)}()")
+    assert not wrong, "\n".join(wrong) + "\nThis file must stay pure: take the value as an argument."
