@@ -44,7 +44,7 @@ def test_init_holds_a_docstring_and_nothing_else(file: str) -> None:
     assert ast.get_docstring(tree(file)), f"{file}: say in a docstring what the package is for."
     for node in body[1:]:
         names = [ast.unparse(target) for target in node.targets] if isinstance(node, ast.Assign) else []
-        assert names == ["__version__"], f"{file}:{node.lineno}: only a docstring and __version__ belong here."
+        assert names == ["__version__"], f"{file}:{node.lineno}: only a docstring and __version__ belong."
 
 
 def test_every_package_has_an_init() -> None:

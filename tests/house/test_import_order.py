@@ -29,7 +29,7 @@ def rank(module: str) -> int:
         if re.fullmatch(pattern, module):
             return number
     raise AssertionError(
-        f"{module} has no place in the import order: put it into one of the packages of docs/architecture.md, "
+        f"{module} has no place in the import order: put it into a package of docs/architecture.md, "
         "or give it a rank in tests/house/test_import_order.py and say why in docs/decisions.md."
     )
 

@@ -11,11 +11,14 @@ from house.source import imports, python_files, tree
 
 PURE = ("reach_core", "reach_sidecar/policy", "reach_control/registry")
 
-PURE_MODULES = set(
-    ["__future__", "abc", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata", "urllib.parse", "zlib", "msgspec", "orjson"]
-)
+STANDARD = """
+__future__ abc base64 binascii bisect collections contextlib copy dataclasses datetime difflib enum fractions
+functools hashlib heapq hmac ipaddress itertools json math operator re statistics string struct textwrap types
+typing unicodedata urllib.parse zlib
+"""
+PURE_MODULES = {*STANDARD.split(), "msgspec", "orjson"}
 # YAML text becomes typed values here; the text itself comes in as an argument.
-YAML_READERS = {"reach_core/settings.py", "reach_core/yaml_marks.py"}
+YAML_READERS = "reach_core/settings"
 PURE_NEIGHBOURS = ("reach_core", "reach_sidecar.policy", "reach_control.registry")
 
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__import__"}
@@ -26,7 +29,7 @@ def is_pure_import(module: str, file: str) -> bool:
     if module.startswith(PURE_NEIGHBOURS):
         return True
     if module == "yaml" or module.startswith("yaml."):
-        return file in YAML_READERS
+        return file.startswith(YAML_READERS)
     return module in PURE_MODULES or module.split(".")[0] in PURE_MODULES
 
 
