@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from reach_core.names import normalise
-from reach_core.peer import Capability, Limits
+from reach_core.peer import Capability, Limits, check_agent_id
 
 
 class AgentIdConflict(Exception):
@@ -46,7 +46,8 @@ class LocalAgent:
 
     `provisional` says that `agent_id` was made up (from the host name) and gives way to the one the agent
     registers itself with. `capabilities` maps every normalised name and alias to what was declared; a name
-    wins over another capability's alias. `declared` lists them in the order they were given.
+    wins over another capability's alias. `declared` lists them in the order they were given. `confirmed`
+    becomes true when the agent's health was seen for the first time: until then its entry is `joining`.
     """
 
     agent_id: str
@@ -54,7 +55,7 @@ class LocalAgent:
     address: str | None = None
     health: HealthCheck = HealthCheck()
     declared: tuple[Capability, ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     provisional: bool = False
 
     running: int = 0
@@ -62,6 +63,7 @@ class LocalAgent:
     unfit: bool = False
     draining: bool = False
     registered: bool = False
+    confirmed: bool = False
     capabilities: dict[str, Capability] = field(default_factory=dict)
     changed: list[Callable[[], None]] = field(default_factory=list)
 
@@ -96,8 +98,7 @@ class LocalAgent:
         """
         if agent_id != self.agent_id and not (self.is_gateway or self.provisional):
             raise AgentIdConflict(self.agent_id, agent_id)
-        if not agent_id:
-            raise ValueError("agent_id is empty: give the agent a name, such as summarizer-01")
+        check_agent_id(agent_id)
         new_address = self.address if address is None else agent_address(address)
         if new_address is None:
             raise ValueError("address is missing: say where the agent listens, such as http://127.0.0.1:9001")
@@ -124,13 +125,19 @@ class LocalAgent:
             self.unfit = unfit
             self._fire()
 
+    def confirm(self) -> None:
+        """The agent answered a health check: from now on it may be called."""
+        if not self.confirmed:
+            self.confirmed = True
+            self._fire()
+
     def set_draining(self, draining: bool) -> None:
         if draining != self.draining:
             self.draining = draining
             self._fire()
 
     def entry_fields(self) -> dict[str, Any]:
-        """What registration says about the agent, named as in the table's entry (address is the sidecar's)."""
+        """What registration says about the agent, named as in its entry (whose address is the sidecar's)."""
         return {
             "agent_id": self.agent_id,
             "version": self.version,
@@ -140,7 +147,7 @@ class LocalAgent:
         }
 
     def _told(self) -> tuple[object, ...]:
-        return (self.agent_id, self.version, self.address, self.health, self.declared, self.limits, self.flags)
+        return self.agent_id, self.version, self.address, self.health, self.declared, self.limits
 
     def _fire(self) -> None:
         for notify in list(self.changed):
@@ -170,7 +177,7 @@ class LocalAgent:
 
 
 def agent_address(text: str) -> str:
-    """`http://host:port` of where an agent listens, without a path. Raises ValueError with what was expected."""
+    """`http://host:port`, where an agent listens. Raises ValueError with what was expected."""
     expected = f"address is {text!r}: write where the agent listens, such as http://127.0.0.1:9001"
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

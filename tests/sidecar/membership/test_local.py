@@ -37,7 +37,8 @@ def test_a_gateway_becomes_the_agent_that_registers_itself():
     local = LocalAgent("host-name")
     assert local.is_gateway
     local.declare("writer", "127.0.0.1:9002", "/health", 3, ["write", "write"])
-    assert (local.agent_id, local.address, local.health.path) == ("writer", "http://127.0.0.1:9002", "/health")
+    assert (local.agent_id, local.address) == ("writer", "http://127.0.0.1:9002")
+    assert local.health.path == "/health"
     assert local.limits.max_concurrency == 3
     assert [one.name for one in local.declared] == ["write"]
     with pytest.raises(AgentIdConflict, match=r"already serves the agent 'writer'"):
@@ -64,7 +65,7 @@ def test_plain_names_keep_the_configured_details_and_omitted_fields_stay():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"agent_id": ""}, "agent_id is empty"),
+        ({"agent_id": ""}, "not an agent id"),
         ({"address": None}, "address is missing"),
         ({"address": "https://127.0.0.1:1"}, "address is"),
         ({"health_path": "healthz"}, "must begin with a slash"),
