@@ -32,7 +32,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls an agent has now; `limit` is its max_concurrency. `age_s` only where a third party passes it on."""
+    """Calls an agent has now; `limit` is its max_concurrency. `age_s` only where it is passed on."""
 
     running: Count = 0
     queued: Count = 0
@@ -128,7 +128,7 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     entries: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
 
     def read_entries(self) -> tuple[list[Entry], int]:
-        """The entries, and how many could not be read: one that a newer node wrote must not cost the whole table."""
+        """The entries, and how many could not be read: one bad entry must not cost the whole table."""
         entries, unreadable = [], 0
         for raw in self.entries:
             try:
@@ -165,5 +165,5 @@ def decode(kind: type[M], data: bytes) -> M:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise MessageError(str(error)) from None
     if message.protocol != PROTOCOL:
-        raise MessageError(f"this node speaks protocol {PROTOCOL}, the message {message.protocol}: upgrade the older")
+        raise MessageError(f"this is protocol {message.protocol}, not {PROTOCOL}: upgrade the older side")
     return message  # type: ignore[return-value]

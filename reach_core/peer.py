@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=Tru
 
     @cached_property
     def order(self) -> tuple[int, int, int, bytes]:
-        """Of two entries of one agent the one with the larger order is true (design: control plane and the table)."""
+        """Of two entries of one agent the one with the larger order is true."""
         return self.gen, self.ver, int(self.rank), self.digest
 
     @property

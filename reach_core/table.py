@@ -37,7 +37,7 @@ def bucket_of(agent_id: str) -> int:
 
 
 class PeerTable:
-    """Entries by agent id. `refused` counts what was not taken, by reason: ahead, too_large, expired, full."""
+    """Entries by agent id. `refused` counts what was not taken: ahead, too_large, expired, full."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_tombstones: int = MAX_TOMBSTONES) -> None:
         self.seq = 0
@@ -53,7 +53,7 @@ class PeerTable:
         self._root: str | None = None
 
     def merge(self, entries: Iterable[Entry], now_ms: int) -> list[Change]:
-        """Take what is newer; what changed, in order. `now_ms`: wall clock, only to refuse what cannot be sound."""
+        """Take what is newer; what changed, in order. `now_ms` (wall clock) only refuses the unsound."""
         changes = []
         for entry in entries:
             before = self._entries.get(entry.agent_id)
@@ -87,7 +87,7 @@ class PeerTable:
         return self._tombstones
 
     def delta_since(self, seq: int) -> list[Entry] | None:
-        """Every entry changed after `seq`, oldest change first, tombstones included; None if `seq` is not ours.
+        """Every entry changed after `seq`, oldest first, tombstones included; None if `seq` is not ours.
 
         `delta_since(0)` is the whole table.
         """
