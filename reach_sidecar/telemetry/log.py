@@ -54,8 +54,8 @@ class LogWriter:
         self.lost = {"queue": 0, "store": 0}
         self._sink = sink if sink is not None else StderrSink(text=format == "text")
         self._threshold = level_rank(level)
-        self._agent = agent
-        self._stamp: tuple[int, bytes] = (0, b"")
+        self._second: tuple[int, bytes] = (0, b"")
+        self.agent = agent
         self._pending: deque[Line] = deque()
         self._awake = False
         self._wake: SimpleQueue[None] = SimpleQueue()
@@ -73,7 +73,8 @@ class LogWriter:
     @agent.setter
     def agent(self, agent: str) -> None:
         self._agent = agent
-        self._stamp = (0, b"")
+        self._after_ts = b'Z","agent":%s,' % _dumps(agent) if agent else b'Z",'
+        self._stamp: tuple[int, bytes] = (0, b"")
 
     @property
     def level(self) -> str:
@@ -118,11 +119,11 @@ class LogWriter:
         self.line(record)
 
     def _restamp(self, ms: int) -> tuple[int, bytes]:
-        head: dict[str, str] = {"ts": rfc3339(ms)}
-        if self._agent:
-            head["agent"] = self._agent
-        stamp = (ms, _dumps(head)[:-1] + b",")
-        self._stamp = stamp
+        """The head of every line of this millisecond. One assignment, so that other threads see it whole."""
+        second = self._second
+        if second[0] != ms // 1000:
+            second = self._second = (ms // 1000, b'{"ts":"%s' % rfc3339(ms)[:-4].encode())
+        stamp = self._stamp = (ms, b"%s%03d%s" % (second[1], ms % 1000, self._after_ts))
         return stamp
 
     def _rouse(self) -> None:
