@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["harness.fixtures"]
+
 # Shared machines are slow at odd moments; a deadline per example would fail for that alone.
-settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("default"), max_examples=5_000)
 settings.load_profile("default")
 

@@ -66,8 +66,7 @@ def test_pure_modules_import_pure_modules(file: str) -> None:
 def test_no_import_cycles() -> None:
     """Late imports and those behind TYPE_CHECKING count: a cycle hidden there is a cycle."""
     graph = {
-        module_name(file): {target for target, _ in own_imports(file) if target in modules()}
-        for file in python_files()
+        module_name(file): {target for target, _ in own_imports(file) if target in modules()} for file in python_files()
     }
     done: set[str] = set()
 

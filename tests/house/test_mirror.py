@@ -28,8 +28,8 @@ def test_has_its_tests(source: str) -> None:
     if source in EXEMPT:
         return
     assert (ROOT / mirror(source)).is_file(), (
-        f"{source} has no tests at {mirror(source)}. Write them there; only what shows in real processes alone "
-        "may be exempt, with its reason, in tests/house/test_mirror.py."
+        f"{source} has no tests at {mirror(source)}. Write them there; only what shows in real processes "
+        "alone may be exempt, with its reason, in tests/house/test_mirror.py."
     )
 
 
