@@ -29,13 +29,14 @@ class Source(Protocol):
 
 
 class Body:
-    __slots__ = ("_chunks", "_paused", "_source", "_waiter", "complete", "error", "on_end", "on_first_read", "size",
-                 "trailers")
+    __slots__ = ("_chunks", "_dropping", "_paused", "_source", "_waiter", "complete", "error", "on_end",
+                 "on_first_read", "size", "trailers")
 
     def __init__(self, source: Source | None = None) -> None:
         self._chunks: list[bytes] = []
         self._source = source
         self._paused = False
+        self._dropping = False
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
         self.complete = False
@@ -48,6 +49,8 @@ class Body:
     # -- the side that fills it
 
     def feed(self, data: bytes) -> None:
+        if self._dropping:
+            return
         self._chunks.append(data)
         self.size += len(data)
         if self.size > HIGH_WATER and not self._paused and self._source is not None:
@@ -64,6 +67,11 @@ class Body:
         if not self.complete and self.error is None:
             self.error = error
             self._wake()
+
+    def discard(self) -> None:
+        """Nobody will read the rest: drop what is there and what still comes."""
+        self._dropping = True
+        self.take()
 
     # -- the side that takes
 

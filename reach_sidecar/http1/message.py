@@ -61,10 +61,11 @@ class Response:
 
     `length` is the Content-Length announced by whoever made the answer (also the one of an answer to HEAD),
     None when it was chunked or ends with the connection. `on_sent(bytes_out, error)` is called exactly once,
-    when the last byte was handed to the client's socket or the sending failed.
+    when the last byte was handed to the client's socket or the sending failed. With `tunnel` set, the two
+    connections are joined after the head; `inner_host` answers a CONNECT whose bytes are read as HTTP for it.
     """
 
-    __slots__ = ("body", "headers", "length", "on_sent", "reason", "status", "tunnel")
+    __slots__ = ("body", "headers", "inner_host", "length", "on_sent", "reason", "status", "tunnel")
 
     def __init__(self, status: int, headers: list[Field], body: "bytes | Body" = b"", *,
                  reason: bytes | None = None, length: int | None = None) -> None:
@@ -75,6 +76,7 @@ class Response:
         self.length = len(body) if isinstance(body, bytes) else length
         self.on_sent: Callable[[int, BaseException | None], None] | None = None
         self.tunnel: object | None = None
+        self.inner_host: bytes | None = None
 
     def header(self, lower: bytes) -> bytes | None:
         return find(self.headers, lower)

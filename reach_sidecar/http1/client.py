@@ -1,0 +1,240 @@
+"""The client side: one exchange at a time over one connection.
+
+Whatever goes wrong before the head of the answer is told apart by what it means for a retry: `ConnectFailed`
+(nothing was sent), `ExchangeBroken` (sent, and the connection broke), `AnswerTimeout`, `BadAnswer`.
+The request body runs in a task of its own when it is not at hand, so early answers and duplex streams work.
+"""
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from reach_sidecar.http1.body import Body, BodyError
+from reach_sidecar.http1.chunked import frame, last_frame
+from reach_sidecar.http1.connection import UNTIL_CLOSE, Connection
+from reach_sidecar.http1.head import Head, HeadError, parse_response
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.http1.message import Field, Response
+
+if TYPE_CHECKING:
+    from reach_sidecar.http1.pool import Pool
+
+Interim = Callable[[int, list[Field]], None]
+
+
+class ExchangeError(Exception):
+    """An exchange failed before the head of its answer was complete."""
+
+
+class ConnectFailed(ExchangeError):
+    """Nothing was sent: the connection was refused, timed out, or its TLS handshake failed."""
+
+
+class ExchangeBroken(ExchangeError):
+    """The request was (perhaps partly) sent, and the connection broke before the answer."""
+
+
+class AnswerTimeout(ExchangeError):
+    """The answer did not begin in time."""
+
+
+class BadAnswer(ExchangeError):
+    """What came back is not HTTP."""
+
+
+class ClientConnection(Connection):
+    def __init__(self, pool: "Pool", limits: Limits) -> None:
+        super().__init__()
+        self._pool = pool
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._head = bytearray()
+        self._method = b""
+        self._answer: asyncio.Future[Response] | None = None
+        self._interim: Interim | None = None
+        self._keep_alive = False
+        self._sent_all = True
+        self._pump: asyncio.Task[None] | None = None
+        self._may_send: asyncio.Future[None] | None = None  # set while `100 Continue` is awaited
+        self._is_tunnel = False
+        self.idle_since = 0.0
+        self.reused = False
+        self._readable = select.poll()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        socket = transport.get_extra_info("socket")
+        if socket is not None:
+            self._readable.register(socket.fileno(), select.POLLIN | select.POLLRDHUP)
+
+    def alive(self) -> bool:
+        """May this idle connection be used again? The kernel is asked, because the loop may not have read yet
+        that the other side has closed."""
+        if self.closed or self._saw_eof or self.transport is None or self.transport.is_closing():
+            return False
+        return not self._readable.poll(0)
+
+    async def exchange(self, method: bytes, head: bytes, body: bytes | Body, deadline: float, *, chunked: bool = False,
+                       ask_first: bool = False, interim: Interim | None = None) -> Response:
+        """Send a request and return its answer as soon as its head is here.
+
+        `head` is the whole head; with a `Body` it announces a length or (`chunked`) the chunked coding, and with
+        `ask_first` it carries `Expect: 100-continue`, and no byte of the body is taken before the 100.
+        `deadline` is loop time for the answer's head. Raises ExchangeError.
+        """
+        self._method = method
+        self._interim = interim
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        self._answer = answer
+        if isinstance(body, bytes):
+            self.write(head + body if body else head)
+        else:
+            self._sent_all = False
+            self._may_send = self._loop.create_future() if ask_first else None
+            self.write(head)
+            self._pump = self._loop.create_task(self._send_body(body, chunked))
+        timer = self._loop.call_at(deadline, self._expire)
+        try:
+            response = await answer
+        except BaseException:
+            self.discard()
+            raise
+        finally:
+            timer.cancel()
+            self._answer = None
+        content = response.body
+        if isinstance(content, bytes):
+            self._release()
+        elif content.complete and not content.trailers:
+            content.on_end = self._release
+            response.body = content.take()
+            response.length = len(response.body)
+        else:
+            content.on_end = self._release
+        return response
+
+    def discard(self) -> None:
+        """Give the connection up, whatever was under way."""
+        if self._pump is not None:
+            self._pump.cancel()
+            self._pump = None
+        self.abort()
+
+    async def _send_body(self, body: Body, chunked: bool) -> None:
+        try:
+            if self._may_send is not None:
+                await self._may_send
+            while data := await body.read():
+                self.bytes_seen += len(data)
+                self.write(frame(data) if chunked else data)
+                if self._write_paused:
+                    await self.drained()
+            if chunked:
+                self.write(last_frame(body.trailers))
+            self._sent_all = True
+        except BodyError:
+            self.abort()  # a cut request must not look complete either
+
+    # -- the answer
+
+    def feed_head(self, data: bytes) -> bytes:
+        if self._is_tunnel:
+            self.hold(data)
+            return b""
+        if self._answer is None or self._answer.done():
+            self.abort()  # bytes nobody asked for
+            return b""
+        searched = max(0, len(self._head) - 3)
+        if self._head:
+            self._head += data
+            data = bytes(self._head)
+        end = data.find(b"\r\n\r\n", searched)
+        if end < 0 or end > self._limits.head_bytes:
+            if len(data) > self._limits.head_bytes:
+                self._fail(BadAnswer(f"the answer's header block is over {self._limits.head_bytes} bytes"))
+                return b""
+            self._head = bytearray(data)
+            return b""
+        self._head.clear()
+        try:
+            head = parse_response(data[:end + 4])
+            self._take_head(head)
+        except HeadError as error:
+            self._fail(BadAnswer(error.detail))
+            return b""
+        return data[end + 4:]
+
+    def _take_head(self, head: Head) -> None:
+        if head.status == 100:
+            self._go_ahead()
+        elif head.status == 101:
+            self._take_switch(head)
+        elif head.status < 200:
+            if self._interim is not None:
+                self._interim(head.status, head.headers)
+        else:
+            self._take_final(head)
+
+    def _go_ahead(self) -> None:
+        if self._may_send is not None and not self._may_send.done():
+            self._may_send.set_result(None)
+
+    def _take_switch(self, head: Head) -> None:
+        if head.upgrade is None:
+            raise HeadError("bad_agent_response", "The answer switches protocols without saying to which.")
+        self._become_tunnel(head)
+
+    def _become_tunnel(self, head: Head) -> None:
+        self._is_tunnel = True
+        response = self._response(head, b"")
+        response.tunnel = self
+        self._resolve(response)
+
+    def _take_final(self, head: Head) -> None:
+        if self._method == b"CONNECT" and head.status < 300:
+            self._become_tunnel(head)
+            return
+        self._keep_alive = head.keep_alive
+        body: Body | None = None
+        if self._method != b"HEAD" and head.status not in (204, 304):
+            length = head.length
+            if length is None and not head.chunked:
+                length = UNTIL_CLOSE
+                self._keep_alive = False
+            body = self.expect_body(length, head.chunked)
+        self._resolve(self._response(head, body if body is not None else b""))
+
+    def _response(self, head: Head, body: bytes | Body) -> Response:
+        response = Response(head.status, head.headers, body, reason=head.reason)
+        response.length = head.length if body != b"" or self._method == b"HEAD" or head.status == 304 else 0
+        return response
+
+    def _resolve(self, response: Response) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(response)
+
+    def _fail(self, error: ExchangeError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        self.abort()
+
+    def _expire(self) -> None:
+        self._fail(AnswerTimeout("the answer did not begin in time"))
+
+    def _release(self) -> None:
+        """The answer is complete and handed over: the next exchange may have the connection."""
+        if self._keep_alive and self._sent_all and not self.closed:
+            self.idle_since = self._loop.time()
+            self.reused = True
+            self._pump = None
+            self._pool.release(self)
+        else:
+            self.discard()
+
+    def lost(self) -> None:
+        self._pool.forget(self)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ExchangeBroken("the connection broke before the answer"))
+        if self._pump is not None:
+            self._pump.cancel()

@@ -1,0 +1,74 @@
+"""Connections to one address, the last used one first, so that the rest can grow old and be closed."""
+
+import asyncio
+import ssl
+
+from reach_sidecar.http1.client import ClientConnection, ConnectFailed
+from reach_sidecar.http1.limits import Limits
+
+
+class Pool:
+    def __init__(self, host: str, port: int, limits: Limits, *, tls: ssl.SSLContext | None = None) -> None:
+        self.host = host
+        self.port = port
+        self._limits = limits
+        self._tls = tls
+        self._idle: list[ClientConnection] = []
+        self._open: set[ClientConnection] = set()
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take_idle(self, max_idle_s: float) -> ClientConnection | None:
+        """A live connection that was idle for less than `max_idle_s`, or None."""
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if now - connection.idle_since < max_idle_s and connection.alive():
+                return connection
+            connection.abort()
+        return None
+
+    async def connect(self, timeout_s: float | None = None) -> ClientConnection:
+        """A new connection. Raises ConnectFailed."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(min(self._limits.connect_timeout_s, timeout_s or 3600.0)):
+                _, connection = await loop.create_connection(
+                    lambda: ClientConnection(self, self._limits), self.host, self.port, ssl=self._tls)
+        except TimeoutError:
+            raise ConnectFailed(f"connecting to {self.host}:{self.port} timed out") from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConnectFailed(f"connecting to {self.host}:{self.port} failed: {reason}") from None
+        self._open.add(connection)
+        return connection
+
+    async def acquire(self, max_idle_s: float, timeout_s: float | None = None) -> ClientConnection:
+        """An idle connection that is still good, else a new one. Raises ConnectFailed."""
+        return self.take_idle(max_idle_s) or await self.connect(timeout_s)
+
+    def release(self, connection: ClientConnection) -> None:
+        self._idle.append(connection)
+
+    def forget(self, connection: ClientConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def prune(self, now: float, max_idle_s: float) -> None:
+        """Close what has been idle for `max_idle_s` or longer."""
+        old = [connection for connection in self._idle if now - connection.idle_since >= max_idle_s]
+        for connection in old:
+            connection.close()
+        if old:
+            self._idle = [connection for connection in self._idle if now - connection.idle_since < max_idle_s]
+
+    def close(self) -> None:
+        for connection in list(self._open):
+            connection.discard()
+        self._idle.clear()

@@ -1,0 +1,351 @@
+"""The server side: one connection reads requests and answers them in order.
+
+A task per request, started plainly; heads that arrive meanwhile wait in a queue, and beyond
+`Limits.pipelined` reading stops. A handler returns a Response and never raises in normal work; the connection
+writes it with the framing its client understands, and cuts the connection when a streamed body breaks off, so
+that a broken answer never looks complete.
+
+A client that goes away cancels its request's task at once, or after `Server.abandon_after_s`: on the mesh a
+connection that merely breaks leaves the run going for a while, so that a retry can join it (design §3).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from reach_core.problem import Problem
+from reach_sidecar.http1.body import Body, BodyError
+from reach_sidecar.http1.chunked import frame, last_frame
+from reach_sidecar.http1.connection import Connection
+from reach_sidecar.http1.head import Head, HeadError, parse_request
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.http1.message import REASONS, Field, Request, Response, field
+from reach_sidecar.http1.problem import render
+from reach_sidecar.http1.wire import CONTINUE, response_head
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+DISCARD_AT_MOST = 64 * 1024
+_CLOSE = field("Connection", "close")
+_KEEP_ALIVE = field("Connection", "keep-alive")
+_CHUNKED = field("Transfer-Encoding", "chunked")
+_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~\r\n")
+
+
+class Service:
+    """What the connections of one listener share: the handler, the bounds, and who is connected."""
+
+    def __init__(self, handler: Handler, limits: Limits, *, proxy: str = "reach", abandon_after_s: float = 0.0,
+                 on_refused: Callable[[str, str, str], None] | None = None,
+                 on_crash: Callable[[BaseException], None] | None = None) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.proxy = proxy
+        self.abandon_after_s = abandon_after_s
+        self.on_refused = on_refused  # (peer, problem code, detail)
+        self.on_crash = on_crash
+        self.connections: set[ServerConnection] = set()
+        self.stopping = False
+
+
+class ServerConnection(Connection):
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self.peer = ""
+        self._head = bytearray()  # an incomplete head
+        self._holding = False
+        self._refused = False
+        self._queue: deque[tuple[Request, bool]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._incoming: Body | None = None
+        self._connect_host: bytes | None = None
+        self.head_since: float | None = None
+        self.idle_since = self._loop.time()
+        self._streaming = False
+        self._streams_for_ever = False
+        self._bytes_checked = -1
+        self._moved_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if peer else ""
+        if len(self._service.connections) >= self._service.limits.max_connections:
+            self.abort()
+            return
+        self._service.connections.add(self)
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
+
+    def check_time(self, now: float) -> None:
+        """Once a second: a head that takes too long, nothing asked for too long, a message that does not move."""
+        limits = self._service.limits
+        if self._task is None:
+            if self._refused:
+                return
+            if self.head_since is not None and now - self.head_since > limits.head_timeout_s:
+                self.refuse("request_timeout", f"The header block took over {limits.head_timeout_s:g} s to arrive.")
+            elif self.head_since is None and now - self.idle_since > limits.idle_timeout_s:
+                self.close()
+        elif self._body is not None or self._streaming:
+            if self._bytes_checked != self.bytes_seen:
+                self._bytes_checked, self._moved_at = self.bytes_seen, now
+            elif now - self._moved_at > limits.stream_idle_s and not self._streams_for_ever:
+                self.abort()
+
+    # -- reading requests
+
+    def feed_head(self, data: bytes) -> bytes:
+        if self._refused:
+            return b""
+        if self._holding or len(self._queue) >= self._service.limits.pipelined:
+            self.hold(data)
+            return b""
+        searched = max(0, len(self._head) - 3)
+        if self._head:
+            self._head += data
+            data = bytes(self._head)
+        if data.startswith(b"\r\n"):  # a stray line end before a request is forgiven (RFC 9112 §2.2)
+            data = data[2:]
+            searched = 0
+        end = data.find(b"\r\n\r\n", searched)
+        try:
+            self._check_bounds(data, end)
+            if end < 0:
+                self._head = bytearray(data)
+                if self.head_since is None and data:
+                    self.head_since = self._loop.time()
+                return b""
+            self._head.clear()
+            self.head_since = None
+            self._begin(parse_request(data[:end + 4]))
+        except HeadError as error:
+            self.refuse(error.code, error.detail, error.status)
+            return b""
+        return data[end + 4:]
+
+    def _check_bounds(self, data: bytes, end: int) -> None:
+        """Refuse what is too large or cannot become a head any more, before waiting for the rest of it."""
+        limits = self._service.limits
+        if data and data[0] not in _FIRST_BYTES:
+            raise HeadError("bad_request", "This is not HTTP/1.1; a TLS client needs a TLS port.")
+        line_end = data.find(b"\r\n", 0, limits.url_bytes + 128)
+        if line_end < 0 and len(data) > limits.url_bytes + 128:
+            raise HeadError("uri_too_long", f"The request line is over {limits.url_bytes} bytes.")
+        if (end if end >= 0 else len(data)) > limits.head_bytes:
+            raise HeadError("header_too_large", f"The header block is over {limits.head_bytes} bytes.")
+        if end < 0 and b"\n" in data and data.count(b"\n") != data.count(b"\r\n"):
+            raise HeadError("bad_request", "Lines must end with CR LF, and neither may stand alone.")
+
+    def _begin(self, head: Head) -> None:
+        if len(head.target) > self._service.limits.url_bytes:
+            raise HeadError("uri_too_long", f"The URL is over {self._service.limits.url_bytes} bytes.")
+        body = self.expect_body(head.length, head.chunked)
+        request = Request(head.method, head.target, head.version, head.headers, body or _empty())
+        request.peer = self.peer
+        request.connect_host = self._connect_host
+        if head.version == 11:
+            request.interim = self._send_interim
+        if head.expects_continue and body is not None:
+            request.expects_continue = True
+            body.on_first_read = self._send_continue
+        if head.upgrade == b"websocket" and body is None:
+            request.upgrade = head.upgrade
+        self._holding = head.method == b"CONNECT" or request.upgrade is not None
+        self._incoming = request.body
+        if self._task is None:
+            self._start(request, head.keep_alive)
+        else:
+            self._queue.append((request, head.keep_alive))
+
+    def broken_framing(self, detail: str) -> None:
+        # whoever reads the body fails with it; with no answer begun, the client is told
+        if self._task is None:
+            self.refuse("bad_request", detail)
+
+    def refuse(self, code: str, detail: str, status: int | None = None) -> None:
+        """Answer with a problem and hang up. What still arrives is thrown away for a moment, because closing
+        with unread bytes resets the connection and the client may never see the answer."""
+        self._refused = True
+        self.head_since = None
+        if self._service.on_refused is not None:
+            self._service.on_refused(self.peer, code, detail)
+        if self._task is not None:
+            self._queue.clear()  # the running answer goes out first, then `_finish` hangs up
+            return
+        answer = render(Problem(code, detail, status=status), proxy=self._service.proxy)
+        self._write_whole(answer, [*answer.headers, _CLOSE], with_body=True)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._refused = True
+        self.write_eof()
+        if not self.closed:
+            self._loop.call_later(self._service.limits.linger_s, self.close)
+
+    def peer_ended(self) -> None:
+        super().peer_ended()
+        if not self._refused and self._head and not self.closed and self._task is None:
+            self.refuse("bad_request", "The connection ended inside a header block.")
+
+    def lost(self) -> None:
+        self._service.connections.discard(self)
+        self._queue.clear()
+        task = self._task
+        if task is None or self._tunnel_end is not None:
+            return
+        if self._service.abandon_after_s and not self._service.stopping:
+            self._loop.call_later(self._service.abandon_after_s, task.cancel)
+        else:
+            task.cancel()
+
+    # -- answering them
+
+    def _start(self, request: Request, keep_alive: bool) -> None:
+        self._task = self._loop.create_task(self._serve(request, keep_alive))
+
+    async def _serve(self, request: Request, keep_alive: bool) -> None:
+        try:
+            try:
+                response = await self._service.handler(request)
+            except Exception as error:
+                if self._service.on_crash is not None:
+                    self._service.on_crash(error)
+                response = render(Problem("internal_error", "This is a defect; the sidecar's log says more."),
+                                  proxy=self._service.proxy)
+            await self._answer(request, response, keep_alive)
+        finally:
+            self._task = None
+
+    async def _answer(self, request: Request, response: Response, keep_alive: bool) -> None:
+        sent = 0
+        error: BaseException | None = None
+        try:
+            if response.tunnel is not None:
+                await self._open_tunnel(response)
+                return
+            keep_alive = self._keep_alive(request, keep_alive)
+            sent, keep_alive = await self._send(request, response, keep_alive)
+        except BodyError as broken:
+            error = broken
+            self.abort()  # never let a cut answer look complete
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            self.abort()
+            raise
+        finally:
+            if response.on_sent is not None:
+                response.on_sent(sent, error)
+        self._finish(request, response, keep_alive)
+
+    def _keep_alive(self, request: Request, wanted: bool) -> bool:
+        if not wanted or self._service.stopping or self._refused:
+            return False
+        # a client that waits for `100 Continue` will not send the body any more: what follows is ambiguous
+        return request.body.complete or request.body.on_first_read is None
+
+    async def _send(self, request: Request, response: Response, keep_alive: bool) -> tuple[int, bool]:
+        """Returns bytes of the body sent, and whether the connection can go on."""
+        headers = response.headers
+        status = response.status
+        bodiless = request.method == b"HEAD" or status == 204 or status == 304
+        body = response.body
+        chunked = False
+        if isinstance(body, bytes) or bodiless:
+            pass
+        elif response.length is None:
+            chunked = request.version == 11
+            keep_alive = keep_alive and chunked
+        if chunked:
+            headers = [*headers, _CHUNKED]
+        if not keep_alive:
+            headers = [*headers, _CLOSE]
+        elif request.version == 10:
+            headers = [*headers, _KEEP_ALIVE]
+        if isinstance(body, bytes) or bodiless:
+            self._write_whole(response, headers, with_body=not bodiless)
+            if self._write_paused:
+                await self.drained()
+            return (0 if bodiless else len(body) if isinstance(body, bytes) else 0), keep_alive
+        if response.length is not None:
+            headers = [*headers, (b"content-length", b"Content-Length", b"%d" % response.length)]
+        head = response_head(status, response.reason, headers)
+        return await self._stream(head, body, chunked, response), keep_alive
+
+    def _write_whole(self, response: Response, headers: list[Field], with_body: bool) -> None:
+        body = response.body
+        if response.length is not None and response.status != 204:
+            headers = [*headers, (b"content-length", b"Content-Length", b"%d" % response.length)]
+        head = response_head(response.status, response.reason, headers)
+        self.bytes_seen += 1
+        self.write(head + body if with_body and isinstance(body, bytes) else head)
+
+    async def _stream(self, head: bytes, body: Body, chunked: bool, response: Response) -> int:
+        """Pass the body on as it comes, the head together with what is there already."""
+        self._streaming = True
+        kind = response.header(b"content-type")
+        self._streams_for_ever = kind is not None and kind.startswith(b"text/event-stream")
+        sent = 0
+        data = body.take()
+        out = head
+        while True:
+            if data:
+                sent += len(data)
+                out += frame(data) if chunked else data
+            if body.at_end:
+                if chunked:
+                    out += last_frame(body.trailers)
+                self.write(out)
+                return sent
+            if out:
+                self.bytes_seen += len(out)
+                self.write(out)
+            if self._write_paused:
+                await self.drained()
+            data = await body.read()
+            out = b""
+
+    async def _open_tunnel(self, response: Response) -> None:
+        other = response.tunnel
+        assert isinstance(other, Connection)
+        self._streams_for_ever = True
+        self.write(response_head(response.status, response.reason, response.headers))
+        await self.tunnel(other)
+
+    def _send_continue(self) -> None:
+        if self._body is not None and not self._body.size:
+            self.write(CONTINUE)
+
+    def _send_interim(self, status: int, headers: list[Field]) -> None:
+        self.write(response_head(status, REASONS.get(status, b""), headers))
+
+    def _finish(self, request: Request, response: Response, keep_alive: bool) -> None:
+        self._task = None
+        self._streaming = self._streams_for_ever = False
+        if self.closed:
+            return
+        body = request.body
+        if not body.complete and keep_alive:
+            if body is self._body and 0 < self._missing <= DISCARD_AT_MOST:
+                body.discard()
+            else:
+                keep_alive = False
+        if not keep_alive or self._refused or (self._saw_eof and not self._queue):
+            self._hang_up()
+            return
+        self._connect_host = response.inner_host or self._connect_host
+        self._holding = False
+        self.idle_since = self._loop.time()
+        if self._queue:
+            self._start(*self._queue.popleft())
+        self.data_received(self.unhold())
+
+
+def _empty() -> Body:
+    body = Body()
+    body.complete = True
+    return body
