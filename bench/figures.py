@@ -1,0 +1,169 @@
+"""From samples to the figures that have targets."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from bench.rounds import Samples
+
+Aggregate = Callable[[list[float]], float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table: which metric of which measure, and what it should be.
+
+    `added`: what the system adds to calling the agent directly. `ratio_at_most` bounds Reach / Envoy,
+    `at_most` and `at_least` bound Reach's own value. Without any of them the row is there for information.
+    """
+
+    key: str
+    title: str
+    unit: str
+    measure: str
+    metric: str
+    added: bool = False
+    ratio_at_most: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+    over_rounds: Aggregate = statistics.median
+
+    @property
+    def target(self) -> str:
+        if self.ratio_at_most is not None:
+            return f"≤ {self.ratio_at_most:g} × Envoy"
+        if self.at_most is not None:
+            return f"≤ {self.at_most:g} {self.unit}"
+        if self.at_least is not None:
+            return f"≥ {self.at_least:,g} {self.unit}"
+        return ""
+
+
+FIGURES = (
+    Figure("cpu16", "CPU per call and hop, 16 connections", "µs", "closed16", "cpu_us", ratio_at_most=0.75),
+    Figure("cpu1", "CPU per call and hop, 1 connection", "µs", "closed1", "cpu_us"),
+    Figure("cpu500", "CPU per call and hop, 500 calls/s", "µs", "open500", "cpu_us"),
+    Figure("latency1_p50", "latency, 1 connection, p50", "ms", "closed1", "p50_ms", ratio_at_most=1.0),
+    Figure("latency1_p99", "latency, 1 connection, p99", "ms", "closed1", "p99_ms", ratio_at_most=1.2),
+    Figure("added1_p50", "added latency, 1 connection, p50", "ms", "closed1", "p50_ms", added=True),
+    Figure("added1_p99", "added latency, 1 connection, p99", "ms", "closed1", "p99_ms", added=True),
+    Figure("added16_p50", "added latency, 16 connections, p50", "ms", "closed16", "p50_ms", added=True),
+    Figure("added16_p99", "added latency, 16 connections, p99", "ms", "closed16", "p99_ms", added=True),
+    Figure(
+        "added500_p50", "added latency, 500 calls/s, p50", "ms", "open500", "p50_ms", added=True, ratio_at_most=1.0
+    ),
+    Figure(
+        "added500_p99", "added latency, 500 calls/s, p99", "ms", "open500", "p99_ms", added=True, ratio_at_most=1.2
+    ),
+    Figure(
+        "throughput", "echo through the pair, 16 connections", "calls/s", "closed16", "calls_per_s", at_least=3800
+    ),
+    Figure(
+        "throughput_p99", "latency at that load, 16 connections, p99", "ms", "closed16", "p99_ms", ratio_at_most=1.0
+    ),
+    Figure(
+        "first_chunk", "first chunk of a stream, later than direct", "ms", "stream", "first_chunk_ms",
+        added=True, at_most=2,
+    ),
+    Figure("down", "1 GiB answer streamed, extra memory", "MiB", "bulk", "down_mib", at_most=16, over_rounds=max),
+    Figure("up", "1 GiB request streamed, extra memory", "MiB", "bulk", "up_mib", at_most=16, over_rounds=max),
+    Figure("down_speed", "1 GiB answer streamed, speed", "MiB/s", "bulk", "down_mib_per_s"),
+    Figure("up_speed", "1 GiB request streamed, speed", "MiB/s", "bulk", "up_mib_per_s"),
+    Figure("ready", "ready after start", "s", "footprint", "ready_s", at_most=0.6),
+    Figure("idle_memory", "idle memory (RSS)", "MiB", "footprint", "idle_mib", at_most=60),
+    Figure("idle_cpu", "idle CPU", "ms/s", "footprint", "idle_cpu_ms"),
+)
+
+# Targets that nothing here measures yet: said, rather than left out.
+NOT_MEASURED = (
+    ("CPU per call and hop, 16 connections, mTLS between the sidecars", "≤ 0.9 × Envoy", "no mTLS yet"),
+    (
+        "100 agents × 3 s of work, 1,000 calls/s offered, two cores",
+        "none lost, p95 overhead < 50 ms, ≤ 5 % of total time",
+        "no such run yet",
+    ),
+    (
+        "a change reaches 99 % / all of 1,000 and 10,000 sidecars, 30 % loss",
+        "1.3 / 1.8 s and 1.6 / 2.4 s",
+        "no gossip yet",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure as measured. `ratio` is the median of the rounds' own ratios, `low` and `high` their extremes."""
+
+    key: str
+    title: str
+    unit: str
+    target: str
+    reach: float | None
+    envoy: float | None
+    direct: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    met: bool | None
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def selected(only: str) -> tuple[Figure, ...]:
+    """The figures named by `cpu16,latency1`: whole keys or their beginnings. Raises ValueError on unknown ones."""
+    wanted = [word.strip() for word in only.split(",") if word.strip()]
+    for word in wanted:
+        if not any(figure.key.startswith(word) for figure in FIGURES):
+            known = ", ".join(figure.key for figure in FIGURES)
+            raise ValueError(f"there is no figure {word!r}; there are {known}")
+    if not wanted:
+        return FIGURES
+    return tuple(figure for figure in FIGURES if any(figure.key.startswith(word) for word in wanted))
+
+
+def compute(samples: Samples, figures: tuple[Figure, ...] = FIGURES) -> list[Result]:
+    return [_result(figure, samples) for figure in figures if figure.measure in samples]
+
+
+def _result(figure: Figure, samples: Samples) -> Result:
+    values = {
+        system: [sample[figure.metric] for sample in taken if figure.metric in sample]
+        for system, taken in samples[figure.measure].items()
+    }
+    direct = values.get("direct", [])
+    if figure.added and direct:
+        for system in ("envoy", "reach"):
+            values[system] = [v - d for v, d in zip(values.get(system, []), direct, strict=False)]
+    ratios = [
+        ours / theirs
+        for ours, theirs in zip(values.get("reach", []), values.get("envoy", []), strict=False)
+        if theirs > 0
+    ]
+    middle = {system: figure.over_rounds(taken) if taken else None for system, taken in values.items()}
+    ratio = statistics.median(ratios) if ratios else None
+    return Result(
+        key=figure.key,
+        title=figure.title,
+        unit=figure.unit,
+        target=figure.target,
+        reach=middle.get("reach"),
+        envoy=middle.get("envoy"),
+        direct=middle.get("direct"),
+        ratio=ratio,
+        low=min(ratios, default=None),
+        high=max(ratios, default=None),
+        met=_met(figure, middle.get("reach"), ratio),
+    )
+
+
+def _met(figure: Figure, ours: float | None, ratio: float | None) -> bool | None:
+    if figure.ratio_at_most is not None:
+        return None if ratio is None else ratio <= figure.ratio_at_most
+    if ours is None:
+        return None
+    if figure.at_most is not None:
+        return ours <= figure.at_most
+    if figure.at_least is not None:
+        return ours >= figure.at_least
+    return None

@@ -1,0 +1,36 @@
+"""How soon one more daemon is ready, and how much memory it holds when nothing calls it."""
+
+import time
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+from bench import accounting, envoy, reach
+
+IDLE_S = 5.0
+_numbers = count(1)
+
+
+def measure(system: str, agent: str, control: str | None, directory: Path) -> dict[str, float]:
+    """{ready_s: from exec to ready, idle_mib: resident after 5 idle seconds, idle_cpu_ms: booked in those}.
+
+    Ready is what each system says itself: the sidecar's ready file, Envoy's `/ready` on its admin port.
+    """
+    name = f"{system}-{next(_numbers)}-idle"
+    with ExitStack() as stack:
+        if control is None:
+            daemon, ready = envoy.start(name, agent, "", directory)
+        else:
+            config = reach.sidecar_config(name, agent, control, directory / f"state-{name}", serves=True)
+            daemon, ready = reach.start("sidecar", name, config, directory)  # type: ignore[assignment]
+        stack.enter_context(daemon)
+        daemon.wait_for(ready, "ready")
+        ready_s = time.monotonic() - daemon.started_s
+        time.sleep(0.5)
+        booked = accounting.cpu_ns(daemon.pid)
+        time.sleep(IDLE_S)
+        return {
+            "ready_s": ready_s,
+            "idle_mib": accounting.rss_bytes(daemon.pid) / (1 << 20),
+            "idle_cpu_ms": (accounting.cpu_ns(daemon.pid) - booked) / 1e6 / IDLE_S,
+        }

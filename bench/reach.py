@@ -1,0 +1,82 @@
+"""A control node and two sidecars, started by the commands operators use, every port a free one."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import yaml
+
+from bench.daemon import ROOT, BenchError, Daemon, read_json
+from bench.pair import Pair
+
+COMMAND = ROOT / ".venv" / "bin" / "reach"
+ROUTABLE_WITHIN_S = 30.0
+LOCAL = "127.0.0.1:0"
+
+
+def sidecar_config(agent_id: str, agent: str, control: str, state: Path, serves: bool) -> dict[str, Any]:
+    """Logging as JSON, the log store, tracing, metrics and deduplication in memory are all on."""
+    echo = {"name": "echo", "attributes": {"language": ["en"]}, "dedup": "memory"}
+    return {
+        "agent": {
+            "id": agent_id,
+            "address": f"http://{agent}",
+            "capabilities": [echo] if serves else [],
+        },
+        "control": [f"http://{control}"],
+        "listen": {"outbound": LOCAL, "mesh": LOCAL, "admin": LOCAL},
+        "state_dir": str(state),
+        "log": {"level": "info", "format": "json"},
+    }
+
+
+def control_config(state: Path) -> dict[str, Any]:
+    return {"cluster": "bench", "listen": {"api": LOCAL, "admin": LOCAL}, "state_dir": str(state)}
+
+
+def start(
+    verb: str, name: str, config: dict[str, Any], directory: Path
+) -> tuple[Daemon, Callable[[], dict[str, Any] | None]]:
+    """One daemon, and a look at it: its ready file once it is there, None before."""
+    if not COMMAND.exists():
+        raise BenchError(f"{COMMAND} is missing: run `make install` first.")
+    own = directory / name
+    own.mkdir()
+    file, ready_file = own / f"{verb}.yaml", own / "ready.json"
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    command = [str(COMMAND), verb, "-c", str(file), "--ready-file", str(ready_file)]
+    daemon = Daemon(name, command, own, env={"XDG_RUNTIME_DIR": str(directory)})
+    return daemon, lambda: read_json(ready_file)
+
+
+def start_control(directory: Path, stack: ExitStack) -> str:
+    """Address of its API."""
+    control, ready = start("control", "reach-control", control_config(directory / "state-control"), directory)
+    stack.enter_context(control)
+    return str(control.wait_for(ready, "ready")["api"])
+
+
+def start_pair(agent_address: str, control: str, directory: Path, stack: ExitStack) -> Pair:
+    """Caller's sidecar → called agent's sidecar → agent, once a call has gone through. All end with `stack`."""
+    hops: list[Daemon] = []
+    outbound = ""
+    for name, serves in (("reach-b", True), ("reach-a", False)):
+        config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves)
+        daemon, ready = start("sidecar", name, config, directory)
+        stack.enter_context(daemon)
+        hops.insert(0, daemon)
+        outbound = str(daemon.wait_for(ready, "ready")["outbound"])
+    pair = Pair("reach", outbound, "/to/echo", tuple(hops))
+    hops[0].wait_for(lambda: _call(pair), "able to call echo", ROUTABLE_WITHIN_S)
+    return pair
+
+
+def _call(pair: Pair) -> bool | None:
+    try:
+        with urlopen(Request(pair.url("/process"), data=b"{}", method="POST"), timeout=5) as answer:
+            return True if answer.status == 200 else None
+    except (HTTPError, OSError):
+        return None

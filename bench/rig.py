@@ -1,0 +1,51 @@
+"""Puts everything up, and takes everything down however it ends."""
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from bench import agent, envoy, pair, reach, wrk
+from bench.daemon import Daemon, python_module, read_json
+from bench.measures import Rig
+
+WARM_UP_CONNECTIONS = (16, 1)
+
+
+@contextmanager
+def standing(
+    systems: tuple[str, ...], seconds: float, warm_up_s: float, progress: Callable[[str], None]
+) -> Iterator[Rig]:
+    """The agent and the asked `systems` (of direct, envoy, reach), warm. Nothing is left afterwards."""
+    with ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _leave))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reach-bench-")))
+        progress("starting the agent")
+        address = _start_agent(directory, stack)
+        pairs, control = {"direct": pair.direct(address)}, None
+        if "envoy" in systems:
+            progress("starting the Envoys")
+            pairs["envoy"] = envoy.start_pair(address, directory, stack)
+        if "reach" in systems:
+            progress("starting the control node and the sidecars")
+            control = reach.start_control(directory, stack)
+            pairs["reach"] = reach.start_pair(address, control, directory, stack)
+        rig = Rig(address, control, {name: pairs[name] for name in systems}, directory, seconds)
+        for one in rig.pairs.values():
+            for connections in WARM_UP_CONNECTIONS:
+                progress(f"warming up {one.name}")
+                wrk.run(one.url("/process"), connections, warm_up_s, rig.script).require_clean(one.name)
+        yield rig
+
+
+def _start_agent(directory: Path, stack: ExitStack) -> str:
+    ready_file = directory / "agent.json"
+    daemon = Daemon("agent", python_module(agent.__name__, str(ready_file)), directory)
+    stack.enter_context(daemon)
+    return str(daemon.wait_for(lambda: read_json(ready_file), "ready")["address"])
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
