@@ -1,0 +1,1 @@
+"""What both daemons ask of the operating system: ports and state directories."""

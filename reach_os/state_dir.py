@@ -1,0 +1,67 @@
+"""A daemon's state directory: made where missing, written by nobody else while the daemon runs.
+
+The lock is the kernel's (`flock`), so it goes with the process however that ends: the next start needs no cleaning
+up. The pid in the lock file only serves the message.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from reach_os.ports import describe_process
+
+
+class StateDirError(Exception):
+    """The directory cannot be used; the text says why and what to do."""
+
+
+class StateDir:
+    """A locked directory at `path`; `release()` gives it back (so does the end of the process)."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def lock_state_dir(path: str | Path) -> StateDir:
+    """Make the directory (mode 0700) and lock it. Raises StateDirError."""
+    folder = Path(path).expanduser()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateDirError(
+            f"Cannot write to the state directory {folder}: {error.strerror}. "
+            "Make it writable for this user, or set `state_dir` to another directory."
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError:
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise StateDirError(
+            f"The state directory {folder} is in use by {holder}. "
+            "Stop that process, or set `state_dir` to another directory: two processes cannot share one."
+        ) from None
+    except OSError as error:
+        os.close(descriptor)
+        raise StateDirError(
+            f"Cannot lock the state directory {folder}: {error.strerror}. "
+            "Set `state_dir` to a directory on a local disk with free space."
+        ) from error
+    return StateDir(folder, descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        pid = int(os.pread(descriptor, 32, 0))
+    except (OSError, ValueError):
+        return "another process"
+    return f"pid {pid} ({describe_process(pid)})"
