@@ -11,16 +11,10 @@ from typing import Annotated
 import msgspec
 
 from reach_core.names import normalise
-from reach_core.settings import (
-    MAX_BYTES,
-    Fault,
-    LogConfig,
-    decode,
-    is_loopback,
-    read_settings,
-    split_address,
-    unreadable,
-)
+from reach_core.settings.address import is_loopback, split_address
+from reach_core.settings.document import MAX_BYTES, decode, unreadable
+from reach_core.settings.log import LogConfig
+from reach_core.settings.reading import Fault, read_settings
 from reach_core.settings.scalar import (
     AgentId,
     Between,
@@ -40,9 +34,12 @@ class ControlListenConfig(Section, frozen=True, kw_only=True):
     """Where this control node listens. Port 0 takes any free one."""
 
     api: Annotated[ListenAddress, "For sidecars, other control nodes and operators."] = "127.0.0.1:7080"
-    admin: Annotated[ListenAddress, "For the operator, Prometheus and the dashboard, this machine only."] = "127.0.0.1:7082"
+    admin: Annotated[ListenAddress, "For the operator, Prometheus and the dashboard, this machine only."] = (
+        "127.0.0.1:7082"
+    )
     probe: Annotated[
-        ListenAddress | None, "For the kubelet and Prometheus: /livez, /readyz, /metrics and nothing else. Off by default."
+        ListenAddress | None,
+        "For the kubelet and Prometheus: /livez, /readyz, /metrics and nothing else. Off by default.",
     ] = None
 
 
@@ -61,11 +58,11 @@ class ControlConfig(Section, frozen=True, kw_only=True):
 
     cluster: Annotated[AgentId, "Name of the mesh; nodes of another one are refused."] = "local"
     listen: Annotated[ControlListenConfig, "Where it listens."] = msgspec.field(default_factory=ControlListenConfig)
-    peers: Annotated[list[ServerUrl], "The other control nodes."] = []
+    peers: Annotated[list[ServerUrl], "The other control nodes."] = msgspec.field(default_factory=list)
     lease: Annotated[LeaseConfig, "Leases of agents."] = msgspec.field(default_factory=LeaseConfig)
     aliases: Annotated[
         dict[CapabilityName, list[CapabilityName]], "Other names of capabilities, for the whole mesh."
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
     state_dir: Annotated[
         Text | None,
         "Where it keeps its state. Without it: $STATE_DIRECTORY, else /var/lib/reach-control for root, "
@@ -92,7 +89,8 @@ def check(config: ControlConfig) -> Iterable[Fault]:
         if name != "probe" and not is_loopback(host) and not config.insecure:
             yield Fault(
                 path,
-                f"`{address}` is reachable from other machines without TLS: listen on 127.0.0.1, or write `insecure: true`",
+                f"`{address}` is reachable from other machines without TLS: "
+                "listen on 127.0.0.1, or write `insecure: true`",
                 (("insecure",),),
             )
 

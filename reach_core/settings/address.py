@@ -13,11 +13,15 @@ def split_address(text: str) -> tuple[str, int]:
     """(host, port) of `host:port` or `[v6]:port`; the host without brackets. Raises ValueError with what is wrong."""
     host, colon, digits = text.rpartition(":")
     if not colon:
-        raise ValueError(f"write host and port, such as 127.0.0.1:{text}" if _PORT.fullmatch(text) else "the port is missing")
+        raise ValueError(
+            f"write host and port, such as 127.0.0.1:{text}" if _PORT.fullmatch(text) else "the port is missing"
+        )
     if not _PORT.fullmatch(digits) or int(digits) > 65535:
         raise ValueError("the port is a number from 0 to 65535")
     if not host or host == "*":
-        raise ValueError(f"the host is missing: 127.0.0.1:{digits} is this machine only, 0.0.0.0:{digits} every address")
+        raise ValueError(
+            f"the host is missing: 127.0.0.1:{digits} is this machine only, 0.0.0.0:{digits} every address"
+        )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         if ":" not in host:

@@ -1,7 +1,7 @@
 """YAML text to a tree of nodes that know their place, or one complaint in words an operator can act on.
 
-Only the composer of PyYAML is used: values stay the text that was written (`1.4` is not a float, `no` is not a boolean),
-and nothing is ever constructed from a tag.
+Only the composer of PyYAML is used: values stay the text that was written (`1.4` is not a float, `no` is not a
+boolean), and nothing is ever constructed from a tag.
 """
 
 import re

@@ -19,7 +19,10 @@ class Unexpanded(NamedTuple):
 
 
 def expand(text: str, env: Mapping[str, str]) -> tuple[str, list[Unexpanded]]:
-    """`text` with every reference replaced, and those that could not be. A default also stands in for an empty variable."""
+    """`text` with every reference replaced, and those that could not be.
+
+    A default also stands in for a variable that is set but empty, as in a shell.
+    """
     if "${" not in text:
         return text, []
     failed: list[Unexpanded] = []
@@ -39,7 +42,9 @@ def expand(text: str, env: Mapping[str, str]) -> tuple[str, list[Unexpanded]]:
             return ""
         name, default = body["name"], body["default"]
         if default is not None and "${" in default:
-            failed.append(Unexpanded(reference, f"the default of `{name}` holds another variable: that is not expanded"))
+            failed.append(
+                Unexpanded(reference, f"the default of `{name}` holds another variable: that is not expanded")
+            )
             return ""
         value = env.get(name, "")
         if value or (default is None and name in env):

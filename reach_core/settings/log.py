@@ -15,9 +15,9 @@ class LogConfig(Section, frozen=True, kw_only=True):
     format: Annotated[
         Literal["json", "text"], "How lines look on stderr: one JSON object each, or text for people."
     ] = "json"
-    keep: Annotated[
-        Duration, Between(0, 366 * 86400.0, above=True), "How long the log store keeps a line."
-    ] = 24 * 3600.0
+    keep: Annotated[Duration, Between(0, 366 * 86400.0, above=True), "How long the log store keeps a line."] = (
+        24 * 3600.0
+    )
     max_size: Annotated[
         Size, Between(1 << 20, 1 << 50), "Size of the log store above which the oldest lines are dropped."
     ] = 256 << 20

@@ -1,8 +1,8 @@
 """Walks a YAML tree and the types of the settings side by side.
 
-Every mistake is noted and the walk goes on, with the default (or an empty value) in the place of what was wrong, so that one run
-tells all. Checks that look at several settings then run on the result; what they say about a place that was already found
-wrong is left out, since it would only repeat or mislead.
+Every mistake is noted and the walk goes on, with the default (or an empty value) in the place of what was wrong, so
+that one run tells all. Checks that look at several settings then run on the result; what they say about a place that
+was already found wrong is left out, since it would only repeat or mislead.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,10 +56,6 @@ def read_settings(
     if walk.complaints:
         raise ConfigError(walk.complaints)
     return settings
-
-
-class _Stop(Exception):
-    """Enough complaints, or too many nodes."""
 
 
 class _Walk:
@@ -178,7 +174,9 @@ class _Walk:
                 key = shape.key.parse(key)
             except ValueError:
                 self.complain(
-                    key_node.start_mark, (*path, key), f"`{said(path)}`: expected {shape.key.expected}, found {quoted(key)}"
+                    key_node.start_mark,
+                    (*path, key),
+                    f"`{said(path)}`: expected {shape.key.expected}, found {quoted(key)}",
                 )
                 continue
             value = self.value(shape.value, value_node, (*path, key))
@@ -240,7 +238,11 @@ class _Walk:
                 self.complain(mark, (*path, "<<"), "merge keys (`<<`) are not supported: write the keys out")
             elif key_node.value in seen:
                 first = seen[key_node.value]
-                self.complain(mark, (*path, key_node.value), f"`{said((*path, key_node.value))}` is given twice, first on line {first}")
+                self.complain(
+                    mark,
+                    (*path, key_node.value),
+                    f"`{said((*path, key_node.value))}` is given twice, first on line {first}",
+                )
             else:
                 seen[key_node.value] = mark.line + 1
                 yield key_node.value, key_node, value_node

@@ -1,6 +1,7 @@
 """The kinds of single values a setting can have: how each is read, said, and written as JSON Schema.
 
-A field's type is the Python type plus its kind, such as `Annotated[float, DURATION]`, so values are plain floats, ints and texts.
+A field's type is the Python type plus its kind, such as `Annotated[float, DURATION]`, so values are plain floats,
+ints and texts.
 """
 
 import math
@@ -175,13 +176,18 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _KEY_PATTERN = rf"json:(?:/[ -~]*)|header:{_TOKEN}"
 
 DURATION = Scalar(
-    "a duration such as 1500ms, 30s or 10m", _duration, {"type": "string", "pattern": _DURATION_PATTERN},
-    render=format_duration, placeholder=0.0,
+    "a duration such as 1500ms, 30s or 10m",
+    _duration,
+    {"type": "string", "pattern": _DURATION_PATTERN},
+    render=format_duration,
+    placeholder=0.0,
 )
 SIZE = Scalar(
-    "a size such as 64KiB, 256MiB or 1GiB", _size,
+    "a size such as 64KiB, 256MiB or 1GiB",
+    _size,
     {"anyOf": [{"type": "string", "pattern": _SIZE_PATTERN}, {"type": "integer", "minimum": 0}]},
-    render=format_size, placeholder=0,
+    render=format_size,
+    placeholder=0,
 )
 INTEGER = Scalar("a whole number", _integer, {"type": "integer"}, placeholder=0, plain_only=True)
 NUMBER = Scalar("a number", _number, {"type": "number"}, placeholder=0.0, plain_only=True)
@@ -205,22 +211,26 @@ AGENT_ID = Scalar(
     {"type": ["string", "integer"], "pattern": f"^{AGENT_ID_PATTERN.pattern}$"},
 )
 CAPABILITY = Scalar(
-    "a capability name such as text.summarize", matching(_NAME_PATTERN, 128),
+    "a capability name such as text.summarize",
+    matching(_NAME_PATTERN, 128),
     {"type": "string", "minLength": 1, "maxLength": 128},
 )
 ATTRIBUTE = Scalar(
-    "an attribute name such as language", matching(r"[A-Za-z][A-Za-z0-9_.-]*", 64),
+    "an attribute name such as language",
+    matching(r"[A-Za-z][A-Za-z0-9_.-]*", 64),
     {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_.-]*$", "maxLength": 64},
 )
 ATTRIBUTE_VALUE = Scalar(
     "a text without commas", matching(r"[^,\x00-\x1f\x7f]+", 256), {"type": ["string", "number", "boolean"]}
 )
 PATH = Scalar(
-    "a path that starts with `/`, such as /process", matching(_PATH_PATTERN, 1024),
+    "a path that starts with `/`, such as /process",
+    matching(_PATH_PATTERN, 1024),
     {"type": "string", "pattern": f"^{_PATH_PATTERN}$", "maxLength": 1024},
 )
 KEY_PLACE = Scalar(
-    "`header:Name` or `json:/field`", matching(_KEY_PATTERN, 256),
+    "`header:Name` or `json:/field`",
+    matching(_KEY_PATTERN, 256),
     {"type": "string", "pattern": f"^({_KEY_PATTERN})$", "maxLength": 256},
 )
 

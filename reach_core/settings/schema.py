@@ -38,9 +38,8 @@ def _section(shape: SectionShape, definitions: dict[str, Any]) -> dict[str, Any]
 
 def _field(field: FieldShape, definitions: dict[str, Any]) -> dict[str, Any]:
     schema = _any(field.shape, definitions)
-    if isinstance(field.shape, ListShape | MapShape) or not isinstance(field.shape, SectionShape) and field.optional:
-        schema = {"anyOf": [schema, {"type": "null"}]}
-    elif isinstance(field.shape, SectionShape) and not field.optional:
+    # `key:` with nothing behind it: the reader takes it where it can mean one thing only.
+    if isinstance(field.shape, ListShape | MapShape) or field.optional != isinstance(field.shape, SectionShape):
         schema = {"anyOf": [schema, {"type": "null"}]}
     if field.text:
         schema["description"] = field.text
