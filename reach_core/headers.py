@@ -12,14 +12,14 @@ HOP_BY_HOP = frozenset({
 # What a sidecar says and an agent may not: dropped where an agent's request enters.
 SIDECAR_ONLY = frozenset({
     b"reach-caller", b"reach-attempt", b"reach-agent", b"reach-journal", b"reach-load", b"reach-refused",
-    b"reach-trace-id", b"reach-attempts", b"reach-matched", b"reach-key-made",
+    b"reach-trace-id", b"reach-attempts", b"reach-matched", b"reach-fault",
 })
 
 # What names or steers the target: for the calling sidecar, never for the called agent.
 TARGETING = frozenset({b"reach-target", b"reach-require", b"reach-prefer", b"reach-agent"})
 
 # What an answer may carry between sidecars only: stripped from agents' answers and before the caller sees it.
-MESH_ANSWER = frozenset({b"reach-refused", b"reach-load", b"reach-journal"})
+MESH_ANSWER = frozenset({b"reach-refused", b"reach-load", b"reach-journal", b"reach-fault"})
 
 
 def named_by_connection(value: bytes) -> frozenset[bytes]:

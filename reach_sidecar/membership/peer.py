@@ -1,0 +1,91 @@
+"""One agent as this sidecar sees it: its entry in the table, and what this sidecar has noticed by itself."""
+
+from reach_core.peer import Entry
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.http1.pool import Pool
+from reach_sidecar.policy.exclude import Exclusion, why_excluded
+from reach_sidecar.policy.pick import Candidate
+from reach_sidecar.policy.retry import ADDRESS_OUT_S
+
+LOAD_HALF_LIFE_S = 5.0
+
+
+class Peer:
+    """`in_flight` counts this sidecar's own calls; `running`, `queued` are what the peer said `heard_at`."""
+
+    __slots__ = ("_limits", "entry", "heard_at", "host", "in_flight", "out_until", "pool", "port", "queued", "running",
+                 "trouble")
+
+    def __init__(self, entry: Entry, limits: Limits) -> None:
+        self._limits = limits
+        self.in_flight = 0
+        self.running = 0
+        self.queued = 0
+        self.heard_at: float | None = None
+        self.out_until = 0.0
+        self.trouble = ""
+        self.host, self.port = split_address(entry.address)
+        self.entry = entry
+        self.pool = Pool(self.host, self.port, limits)
+
+    @property
+    def agent_id(self) -> str:
+        return self.entry.agent_id
+
+    def update(self, entry: Entry) -> None:
+        """Take a newer entry. A new address starts with a clean sheet; so does one that registered again."""
+        before, self.entry = self.entry, entry
+        if entry.address != before.address:
+            self.host, self.port = split_address(entry.address)
+            self.pool.close()
+            self.pool = Pool(self.host, self.port, self._limits)
+        if (entry.address, entry.gen) != (before.address, before.gen):
+            self.out_until = 0.0
+            self.heard_at = None
+
+    def put_out(self, trouble: str, now: float) -> None:
+        """The address refused a connection: leave it alone for a while, or until a newer entry."""
+        self.out_until = now + ADDRESS_OUT_S
+        self.trouble = trouble
+
+    def hear_load(self, running: int, queued: int, now: float) -> None:
+        self.running, self.queued, self.heard_at = running, queued, now
+
+    def excluded(self, now: float) -> Exclusion | None:
+        return why_excluded(self.entry, unreachable_for_s=self.out_until - now, trouble=self.trouble)
+
+    def candidate(self, now: float) -> Candidate:
+        """What the peer said of its load fades with age; what this sidecar has under way itself is always true."""
+        said = self.running + self.queued
+        if self.heard_at is None or now - self.heard_at > 4 * LOAD_HALF_LIFE_S:
+            said = 0
+        elif now - self.heard_at > LOAD_HALF_LIFE_S:
+            said //= 2
+        limits = self.entry.limits
+        return Candidate(max(said, self.in_flight) / limits.max_concurrency, limits.weight)
+
+    def describe(self, now: float) -> dict[str, object]:
+        """The agent in the shape of `GET /v1/agents` (design §2)."""
+        entry = self.entry
+        excluded = self.excluded(now)
+        return {
+            "agent_id": entry.agent_id,
+            "status": entry.rank.label,
+            "version": entry.version,
+            "address": entry.address,
+            "capabilities": [{"name": capability.name, "aliases": list(capability.aliases),
+                              "attributes": capability.attributes} for capability in entry.capabilities],
+            "load": {"running": max(self.running, self.in_flight), "queued": self.queued,
+                     "limit": entry.limits.max_concurrency,
+                     "age_s": None if self.heard_at is None else round(now - self.heard_at, 3)},
+            "gen": entry.gen,
+            "ver": entry.ver,
+            "flags": list(entry.flags),
+            "excluded": None if excluded is None else excluded._asdict(),
+        }
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`10.0.0.7:7071` or `[::1]:7071` as host and port; an unusable one becomes a port that refuses."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdigit() else 0

@@ -1,0 +1,99 @@
+"""The table as calls read it: agents by id, and by every name they answer to.
+
+Kept up to date by whoever merges the table (`apply`), read without an await by the path of a call.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from reach_core.names import near, normalise
+from reach_core.peer import Capability
+from reach_core.table import Change, PeerTable
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.membership.peer import Peer
+
+
+class Offer(NamedTuple):
+    """`peer` offers `capability`; `matched` says by which of its names: `exact` or `alias`."""
+
+    peer: Peer
+    capability: Capability
+    matched: str
+
+
+class PeerView:
+    def __init__(self, table: PeerTable, limits: Limits) -> None:
+        self._table = table
+        self._limits = limits
+        self._peers: dict[str, Peer] = {}
+        self._by_name: dict[str, dict[str, Offer]] = {}
+        self._by_alias: dict[str, dict[str, Offer]] = {}
+        self.changed_at = 0.0
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Follow changes of the table, in their order."""
+        for before, after in changes:
+            peer = self._peers.get(after.agent_id)
+            if before is not None:
+                self._unindex(after.agent_id, before.capabilities)
+            if after.is_tombstone:
+                if peer is not None:
+                    peer.pool.close()
+                    del self._peers[after.agent_id]
+                continue
+            if peer is None:
+                peer = self._peers[after.agent_id] = Peer(after, self._limits)
+            else:
+                peer.update(after)
+            self._index(peer)
+
+    def peer(self, agent_id: str) -> Peer | None:
+        return self._peers.get(agent_id)
+
+    def peers(self) -> Iterator[Peer]:
+        return iter(self._peers.values())
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def offers(self, name: str) -> list[Offer]:
+        """Who offers `name`, whatever their state: by exact name if anyone does, else by alias."""
+        normal = normalise(name)
+        found = self._by_name.get(normal) or self._by_alias.get(normal)
+        return list(found.values()) if found else []
+
+    def near(self, name: str) -> list[str]:
+        """Names that the asker may have meant."""
+        return near(name, {*self._by_name, *self._by_alias})
+
+    def near_agents(self, agent_id: str) -> list[str]:
+        return near(agent_id, self._peers)
+
+    def table_info(self, now: float) -> dict[str, object]:
+        """The `table` object of `GET /v1/agents`; `age_s` since the last change."""
+        return {"entries": len(self._peers), "hash": self._table.hash, "age_s": round(now - self.changed_at, 3)}
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.pool.close()
+
+    def _index(self, peer: Peer) -> None:
+        for capability in peer.entry.capabilities:
+            name = normalise(capability.name)
+            self._by_name.setdefault(name, {})[peer.agent_id] = Offer(peer, capability, "exact")
+            for alias in capability.aliases:
+                self._by_alias.setdefault(normalise(alias), {})[peer.agent_id] = Offer(peer, capability, "alias")
+
+    def _unindex(self, agent_id: str, capabilities: Iterable[Capability]) -> None:
+        for capability in capabilities:
+            _remove(self._by_name, normalise(capability.name), agent_id)
+            for alias in capability.aliases:
+                _remove(self._by_alias, normalise(alias), agent_id)
+
+
+def _remove(index: dict[str, dict[str, Offer]], name: str, agent_id: str) -> None:
+    offers = index.get(name)
+    if offers is not None:
+        offers.pop(agent_id, None)
+        if not offers:
+            del index[name]

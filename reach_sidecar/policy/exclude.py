@@ -1,0 +1,26 @@
+"""Why an agent is not given a call now: one of the fixed reasons of the local API (design §2), with a sentence."""
+
+from typing import NamedTuple
+
+from reach_core.peer import Entry, Rank
+
+
+class Exclusion(NamedTuple):
+    reason: str
+    detail: str
+
+
+def why_excluded(entry: Entry, *, unreachable_for_s: float, trouble: str) -> Exclusion | None:
+    """None for an agent that may be called.
+
+    `unreachable_for_s` is how long its address will still be left alone after `trouble`; 0 or less: it may be tried.
+    """
+    if entry.rank is not Rank.UP:
+        return Exclusion("agent_down", f"its status is {entry.rank.label}")
+    if entry.unfit:
+        return Exclusion("agent_unfit", "its own sidecar finds the agent unhealthy")
+    if entry.draining:
+        return Exclusion("draining", "it is shutting down and takes no new calls")
+    if unreachable_for_s > 0:
+        return Exclusion("unreachable", f"{trouble}; tried again in {unreachable_for_s:.1f} s")
+    return None
