@@ -70,7 +70,7 @@ class Follower:
         if not self._waiting and not self._closed:
             try:
                 await asyncio.wait_for(self._woken.wait(), timeout_s)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 return []
         self._woken.clear()
         lines = list(self._waiting)

@@ -149,8 +149,6 @@ class LogWriter:
             except RuntimeError:  # the loop is closed: nobody waits any more
                 pass
 
-        if self._worker is None and not self._pending:
-            return True
         if self._closing:
             return False
         self._waiters.append(tell)
@@ -158,7 +156,7 @@ class LogWriter:
         self._rouse()
         try:
             await asyncio.wait_for(done.wait(), timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return False
         return True
 
@@ -193,9 +191,9 @@ class LogWriter:
                 return
 
     def _write(self, batch: list[Line]) -> None:
-        if not batch:
-            return
-        self._sink.write(batch)
+        """An empty batch, which somebody waits for, still opens the store and so learns the next number."""
+        if batch:
+            self._sink.write(batch)
         first = self.followers.next_seq
         if self.store is not None:
             self.store.next_seq = max(first, self.store.next_seq)

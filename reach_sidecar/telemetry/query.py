@@ -1,81 +1,64 @@
-"""Finding stored lines: by trace id, time and level, newest first inside, oldest first in the answer."""
+"""Finding stored lines: by trace id, time and level."""
 
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
 from reach_sidecar.telemetry.follow import Followed
-from reach_sidecar.telemetry.line import LEVELS
-from reach_sidecar.telemetry.store import SQL, LogStore, is_damage, trace_key
+from reach_sidecar.telemetry.line import LEVELS, rfc3339
+from reach_sidecar.telemetry.segment import SQL, trace_key
 
 
-def query(
-    store: LogStore,
-    *,
-    trace_id: str | None = None,
-    since_ms: int = 0,
-    rank: int = 0,
-    after_seq: int = 0,
-    limit: int = 10_000,
-) -> list[Followed]:
-    """The newest `limit` lines that fit, oldest first. Runs on a connection of its own: call it off the loop.
+class Wanted(NamedTuple):
+    """Which lines: of one trace or all, not older than, not below a rank, after a number; the newest `limit`."""
 
-    Raises sqlite3.Error when the store cannot be read; an absent one has no lines.
+    trace_id: str | None = None
+    since_ms: int = 0
+    rank: int = 0
+    after_seq: int = 0
+    limit: int = 10_000
+
+
+def find(path: Path, wanted: Wanted) -> list[Followed]:
+    """The lines that fit, oldest first. Runs on a read-only connection of its own: call it off the loop.
+
+    An absent store has no lines. Raises sqlite3.Error when it cannot be read.
     """
-    wanted = {"since_ms": since_ms, "worst": rank, "after_seq": after_seq}
-    if trace_id is not None:
-        wanted["trace"] = key = trace_key(trace_id)  # type: ignore[assignment]
-        if not key:
-            return []
-    try:
-        db = _connect(store.path)
-    except FileNotFoundError:
+    key = trace_key(wanted.trace_id) if wanted.trace_id is not None else b""
+    if (wanted.trace_id is not None and not key) or not path.exists():
         return []
+    statement = SQL["find_trace" if key else "find"]
+    bounds = {"trace": key, "since_ms": wanted.since_ms, "worst": wanted.rank, "after_seq": wanted.after_seq}
     found: list[Followed] = []
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=2.0)
     try:
+        db.execute("PRAGMA mmap_size=1073741824").fetchall()
         # One read transaction: merging moves lines between segments, and must not do so under this query.
         db.execute("BEGIN")
-        for first, _ in db.execute(SQL["find" if trace_id is None else "find_trace"], wanted):
-            row = db.execute(SQL["lines_of"], (first,)).fetchone()
-            if row is None:
-                continue
-            lines = _fitting(first, row[0], trace_id, since_ms, rank, after_seq)
-            found += reversed(lines)
-            if len(found) >= limit:
+        for (first_seq,) in db.execute(statement, bounds):
+            row = db.execute(SQL["lines_of"], (first_seq,)).fetchone()
+            if row is not None:
+                found += reversed(_fitting(first_seq, row[0], wanted))
+            if len(found) >= wanted.limit:
                 break
-    except sqlite3.DatabaseError as error:
-        if is_damage(error):
-            store.damaged.set()
-        raise
     finally:
         db.close()
-    return found[limit - 1 :: -1] if len(found) > limit else found[::-1]
+    return found[: wanted.limit][::-1]
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    if not path.exists():
-        raise FileNotFoundError(path)
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=2.0)
-    db.execute("PRAGMA mmap_size=1073741824").fetchall()
-    return db
-
-
-def _fitting(
-    first: int, blob: bytes, trace_id: str | None, since_ms: int, rank: int, after_seq: int
-) -> list[Followed]:
+def _fitting(first_seq: int, blob: bytes, wanted: Wanted) -> list[Followed]:
     """The lines of one segment that fit, in order."""
-    from reach_sidecar.telemetry.line import rfc3339
-
-    needle = b"" if trace_id is None else b'"trace_id":"%s"' % trace_id.encode()
-    since = rfc3339(since_ms) if since_ms > 0 else ""
+    needle = b"" if wanted.trace_id is None else b'"trace_id":"%s"' % wanted.trace_id.encode()
+    since = rfc3339(wanted.since_ms) if wanted.since_ms > 0 else ""
     fitting = []
-    for seq, data in enumerate(blob.split(b"\n")[:-1], first):
-        if seq <= after_seq or (needle and needle not in data):
+    for seq, data in enumerate(blob.split(b"\n")[:-1], first_seq):
+        if seq <= wanted.after_seq or needle not in data:
             continue
-        if since or rank:
+        if since or wanted.rank:
             record = orjson.loads(data)
-            if LEVELS.get(record.get("level"), 20) < rank or record.get("ts", "") < since:
+            if LEVELS.get(record.get("level"), 20) < wanted.rank or record.get("ts", "") < since:
                 continue
         fitting.append(Followed(seq, data))
     return fitting

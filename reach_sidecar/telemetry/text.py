@@ -18,7 +18,8 @@ def render(data: bytes, *, colour: bool = False) -> str:
     level = str(record.get("level", "info"))
     clock = str(record.get("ts", ""))[11:23]
     words = [clock, f"{level:<5}", str(record.get("event", "")), *_what(record)]
-    rest = [f"{name}={_safe(value)}" for name, value in record.items() if name not in _SHOWN and value not in (None, "")]
+    others = [(name, value) for name, value in record.items() if name not in _SHOWN and value not in (None, "")]
+    rest = [f"{name}={_safe(value)}" for name, value in others]
     trace = str(record.get("trace_id") or "")
     text = " ".join([_safe(word) for word in words if word] + rest)
     if colour and _COLOURS.get(level):

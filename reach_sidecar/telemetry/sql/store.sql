@@ -41,12 +41,12 @@ DELETE FROM segment_index WHERE first_seq <= ?;
 DELETE FROM segment_lines WHERE first_seq <= ?;
 
 -- name: find
-SELECT first_seq, lines FROM segment_index
+SELECT first_seq FROM segment_index
 WHERE last_ms >= :since_ms AND worst >= :worst AND first_seq + lines > :after_seq
 ORDER BY first_seq DESC;
 
 -- name: find_trace
-SELECT first_seq, lines FROM segment_index
+SELECT first_seq FROM segment_index
 WHERE instr(traces, :trace) > 0 AND last_ms >= :since_ms AND worst >= :worst AND first_seq + lines > :after_seq
 ORDER BY first_seq DESC;
 
