@@ -23,8 +23,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
+from bench import fetch
 from bench.daemon import BenchError, Daemon
 from bench.pair import Pair
 
@@ -164,17 +164,14 @@ def start(name: str, upstream: str, prefix: str, directory: Path) -> tuple[Daemo
 def _listening(admin_file: Path) -> str | None:
     try:
         admin = admin_file.read_text()
-        with urlopen(f"http://{admin}/ready", timeout=2) as answer:
-            if answer.status != 200:
-                return None
-        with urlopen(f"http://{admin}/listeners?format=json", timeout=2) as answer:
-            statuses = json.load(answer).get("listener_statuses", [])
+        status, _ = fetch.request(admin, "GET", "/ready")
+        statuses = fetch.get_json(admin, "/listeners?format=json").get("listener_statuses", [])
     except (OSError, ValueError):
         return None
-    for status in statuses:
-        found = status["local_address"]["socket_address"]
-        return f"{found['address']}:{found['port_value']}"
-    return None
+    if status != 200 or not statuses:
+        return None
+    found = statuses[0]["local_address"]["socket_address"]
+    return f"{found['address']}:{found['port_value']}"
 
 
 def start_pair(agent_address: str, directory: Path, stack: ExitStack) -> Pair:

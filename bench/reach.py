@@ -4,11 +4,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import yaml
 
+from bench import fetch
 from bench.daemon import ROOT, BenchError, Daemon, read_json
 from bench.pair import Pair
 
@@ -76,7 +75,7 @@ def start_pair(agent_address: str, control: str, directory: Path, stack: ExitSta
 
 def _call(pair: Pair) -> bool | None:
     try:
-        with urlopen(Request(pair.url("/process"), data=b"{}", method="POST"), timeout=5) as answer:
-            return True if answer.status == 200 else None
-    except (HTTPError, OSError):
+        status, _ = fetch.request(pair.address, "POST", f"{pair.prefix}/process", b"{}")
+    except OSError:
         return None
+    return True if status == 200 else None

@@ -1,0 +1,67 @@
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from socket import create_server, socket
+
+import pytest
+
+from bench import load
+
+
+def test_the_plan_keeps_the_rate_and_never_ticks_evenly() -> None:
+    times = load.plan(rate=500, seconds=4)
+    gaps = {round(after - before, 9) for before, after in pairwise(times)}
+    assert len(times) == pytest.approx(2000, rel=0.02)
+    assert min(gaps) >= 0.001
+    assert max(gaps) <= 0.003
+    assert len(gaps) > 1000
+    assert times == load.plan(rate=500, seconds=4)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 50), (99, 99), (100, 100), (1, 1), (0, 1)])
+def test_percentiles_are_nearest_rank(percent: int, expected: int) -> None:
+    assert load.percentile([float(value) for value in range(1, 101)], percent) == expected
+
+
+def test_a_percentile_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        load.percentile([], 50)
+
+
+@pytest.fixture
+def slow_server() -> Iterator[str]:
+    """One connection, each answer takes 20 ms."""
+    listener = create_server(("127.0.0.1", 0))
+
+    def answer(connection: socket) -> None:
+        with connection:
+            while connection.recv(4096):
+                time.sleep(0.02)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    def accept() -> None:
+        connection, _ = listener.accept()
+        answer(connection)
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    thread.join(5)
+    listener.close()
+
+
+def test_latency_counts_the_wait_for_a_connection(slow_server: str) -> None:
+    """Ten calls at once on one connection: the last was meant to leave nine answers ago."""
+    code = (
+        "import json; from bench import load; "
+        f"print(json.dumps(load.run({slow_server!r}, '/', [0.0] * 10, 1)))"
+    )  # a process of its own, since run() switches the garbage collector off
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    found = json.loads(done.stdout)
+    assert (found["calls"], found["failed"], found["broken"]) == (10, 0, 0)
+    assert found["max_ms"] >= 200
+    assert 80 <= found["p50_ms"] < found["max_ms"]

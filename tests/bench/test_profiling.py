@@ -1,0 +1,21 @@
+from bench import profiling
+
+STACKS = """run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:31);write (asyncio/transports.py:5) 6
+run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:40) 3
+run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:31) 1
+not a stack
+"""
+
+
+def test_lines_of_one_function_are_added_up() -> None:
+    own, within, total = profiling.count(STACKS)
+    assert total == 10
+    assert own == {"write (asyncio/transports.py)": 6, "call (reach_sidecar/forward/send.py)": 4}
+    assert within["run (asyncio/runners.py)"] == 10
+    assert within["call (reach_sidecar/forward/send.py)"] == 10
+
+
+def test_the_summary_lists_the_costliest_first() -> None:
+    lines = profiling.summary("reach-a", STACKS, top=1).splitlines()
+    assert lines[0] == "reach-a: 10 samples"
+    assert lines[2:] == ["  60.0%   60.0%  write (asyncio/transports.py)"]
