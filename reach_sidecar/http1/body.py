@@ -27,6 +27,8 @@ class Source(Protocol):
 
     def resume_body(self) -> None: ...
 
+    def abandon_body(self) -> None: ...
+
 
 class Body:
     __slots__ = ("_chunks", "_dropping", "_paused", "_source", "_waiter", "complete", "error", "on_end",
@@ -72,6 +74,13 @@ class Body:
         """Nobody will read the rest: drop what is there and what still comes."""
         self._dropping = True
         self.take()
+
+    def abandon(self) -> None:
+        """Nobody can use the rest any more: whoever sends it may stop at once."""
+        if self.complete:
+            self.take()  # all of it came: the connection can be used again
+        elif self.error is None and self._source is not None:
+            self._source.abandon_body()
 
     # -- the side that takes
 

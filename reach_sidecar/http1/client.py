@@ -136,6 +136,9 @@ class ClientConnection(Connection):
         except BodyError:
             self.abort()  # a cut request must not look complete either
 
+    def abandon_body(self) -> None:
+        self.discard()
+
     # -- the answer
 
     def feed_head(self, data: bytes) -> bytes:

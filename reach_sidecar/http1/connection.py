@@ -167,6 +167,9 @@ class Connection(asyncio.Protocol):
     def resume_body(self) -> None:
         self.release_reading()
 
+    def abandon_body(self) -> None:
+        """The body's reader has gone away for good."""
+
     def hold_reading(self) -> None:
         self._read_holds += 1
         if self._read_holds == 1 and self.transport is not None and not self.transport.is_closing():

@@ -56,16 +56,20 @@ class Request:
         return find(self.headers, lower)
 
 
+Sent = Callable[[int, BaseException | None], None]
+
+
 class Response:
     """An answer: `body` is bytes when it is at hand, a `Body` while it streams.
 
     `length` is the Content-Length announced by whoever made the answer (also the one of an answer to HEAD),
-    None when it was chunked or ends with the connection. `on_sent(bytes_out, error)` is called exactly once,
-    when the last byte was handed to the client's socket or the sending failed. With `tunnel` set, the two
-    connections are joined after the head; `inner_host` answers a CONNECT whose bytes are read as HTTP for it.
+    None when it was chunked or ends with the connection. Callbacks of `when_sent` get `(bytes_out, error)` exactly
+    once, the last added first, when the last byte was handed to the client's socket or the sending failed.
+    With `tunnel` set, the two connections are joined after the head; `inner_host` answers a CONNECT whose bytes
+    are read as HTTP for it.
     """
 
-    __slots__ = ("body", "headers", "inner_host", "length", "on_sent", "reason", "status", "tunnel")
+    __slots__ = ("_on_sent", "body", "headers", "inner_host", "length", "reason", "status", "tunnel")
 
     def __init__(self, status: int, headers: list[Field], body: "bytes | Body" = b"", *,
                  reason: bytes | None = None, length: int | None = None) -> None:
@@ -74,12 +78,21 @@ class Response:
         self.headers = headers
         self.body = body
         self.length = len(body) if isinstance(body, bytes) else length
-        self.on_sent: Callable[[int, BaseException | None], None] | None = None
+        self._on_sent: list[Sent] = []
         self.tunnel: object | None = None
         self.inner_host: bytes | None = None
 
     def header(self, lower: bytes) -> bytes | None:
         return find(self.headers, lower)
+
+    def when_sent(self, callback: Sent) -> None:
+        self._on_sent.append(callback)
+
+    def sent(self, bytes_out: int, error: BaseException | None) -> None:
+        """For the connection: the answer is out, or will never be."""
+        callbacks, self._on_sent = self._on_sent, []
+        for callback in reversed(callbacks):
+            callback(bytes_out, error)
 
     @classmethod
     def json(cls, status: int, value: object, *headers: Field,

@@ -238,8 +238,9 @@ class ServerConnection(Connection):
             self.abort()
             raise
         finally:
-            if response.on_sent is not None:
-                response.on_sent(sent, error)
+            if error is not None and isinstance(response.body, Body):
+                response.body.abandon()
+            response.sent(sent, error)
         self._finish(request, response, keep_alive)
 
     def _keep_alive(self, request: Request, wanted: bool) -> bool:
