@@ -1,0 +1,167 @@
+"""What `reach run` is going to run: the agent's id, its port, the sidecar's configuration, its locked state."""
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from reach_cli.failure import Failed
+from reach_cli.run_directory import state_home
+from reach_cli.run_ports import free_port, holder, is_free
+
+if TYPE_CHECKING:
+    from reach_sidecar.config import SidecarConfig
+
+INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "bash", "sh", "java", "uv", "poetry", "npx")
+# How often a locked id or a busy port is stepped over before giving up.
+MAX_SLOTS = 200
+
+
+@dataclass
+class Plan:
+    """`lock` is held as long as it is open; the system releases it however the process ends."""
+
+    agent_id: str
+    port: int
+    config: "SidecarConfig"
+    state_dir: Path
+    lock: IO[str]
+    id_was_given: bool
+
+
+def make_plan(
+    base: "SidecarConfig | None",
+    command: Sequence[str],
+    *,
+    agent_id: str | None,
+    port: int | None,
+    capabilities: Sequence[str],
+    controls: Sequence[str] = (),
+    auto_ports: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> Plan:
+    """Settle id, ports and state directory, and lock it. Raises Failed, or ConfigError for wrong flags.
+
+    Without a port the agent is offered a free one; which one is tried first depends on the directory and the
+    command alone, so that an agent keeps its port, its id and its state from one run to the next.
+    """
+    from reach_sidecar.config import sidecar_from_flags
+
+    env = os.environ if env is None else env
+    given_agent = base.agent if base is not None else None
+    agent_id = agent_id or (given_agent.id if given_agent else None)
+    port = port or _port_of(given_agent.address if given_agent else None)
+    if port is not None and not is_free(port):
+        if not auto_ports:
+            who = holder(port)
+            raise Failed(
+                f"The agent's port {port} is taken{f' by {who}' if who else ''}. Stop that, choose another --port, or "
+                "let --auto-ports find a free one (the agent finds it in $PORT)."
+            )
+        port = None
+    directory, stem = os.getcwd(), command_stem(command)
+    first = int.from_bytes(_digest(directory, *command)[:4], "big")
+    taken: set[int] = set()
+    for _ in range(MAX_SLOTS):
+        chosen = port or free_port(first, frozenset(taken))
+        taken.add(chosen)
+        identity = agent_id or f"{stem}-{_digest(directory, str(chosen))[:2].hex()}"
+        config = sidecar_from_flags(base=base, agent_id=identity, port=chosen, capabilities=capabilities)
+        state_dir = Path(config.state_dir) if config.state_dir else state_home(env) / identity
+        lock = _lock(state_dir)
+        if lock is not None:
+            config = msgspec.structs.replace(config, state_dir=str(state_dir))
+            if controls:
+                config = msgspec.structs.replace(config, control=list(controls))
+            if auto_ports:
+                config = msgspec.structs.replace(config, listen=_any_port(config))
+            return Plan(identity, chosen, config, state_dir, lock, agent_id is not None)
+        if agent_id is not None or port is not None or (base is not None and base.state_dir):
+            raise Failed(
+                f"{identity!r} is running already: its state in {state_dir} is locked by {_locker(state_dir)}. Stop "
+                "that one, or start this one with another --id."
+            )
+    raise Failed(f"{MAX_SLOTS} agents named {stem}-… run from {directory} already. Give this one an --id.")
+
+
+def command_stem(command: Sequence[str]) -> str:
+    """What an agent's id begins with: the script's name for an interpreter, else the program's.
+
+    `python -u agents/planner.py` -> `planner`; `python -m pkg.worker` -> `worker`; `./serve.sh` -> `serve`.
+    """
+    program = _stem(command[0])
+    if program.rstrip("0123456789.") in INTERPRETERS:
+        words = iter(command[1:])
+        for word in words:
+            if word == "-m":
+                return _plain(next(words, program).rpartition(".")[2])
+            if word in ("-c", "-e"):
+                break
+            if word not in ("run", "exec") and not word.startswith("-"):
+                return _plain(_stem(word))
+    return _plain(program)
+
+
+def _stem(path: str) -> str:
+    name = os.path.basename(path)
+    return name[: name.rindex(".")] if "." in name[1:] and not name[-1].isdigit() else name
+
+
+def _plain(name: str) -> str:
+    """`name` fit for an agent id."""
+    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-")[:40]
+    return kept.lower() or "agent"
+
+
+def _digest(*parts: str) -> bytes:
+    return blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=8).digest()
+
+
+def _port_of(address: str | None) -> int | None:
+    return urlsplit(address).port or 80 if address else None
+
+
+def _any_port(config: "SidecarConfig") -> object:
+    """The same hosts, any free port each."""
+    listen = config.listen
+    free = {
+        name: f"{getattr(listen, name).rpartition(':')[0]}:0" for name in ("outbound", "mesh", "admin", "probe")
+        if getattr(listen, name, None)
+    }  # fmt: skip
+    return msgspec.structs.replace(listen, **free)
+
+
+def _lock(state_dir: Path) -> IO[str] | None:
+    """The lock of the state directory with our process id in it; None if another process has it."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(state_dir / "run.lock", "a+")  # noqa: SIM115 (held until the process ends)
+    except OSError as error:
+        raise Failed(
+            f"The state directory {state_dir} cannot be used: {error.strerror}. Give this user the right to write it, "
+            "or set `state_dir`."
+        ) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    with suppress(OSError):
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+    return file
+
+
+def _locker(state_dir: Path) -> str:
+    with suppress(OSError):
+        if pid := (state_dir / "run.lock").read_text().strip():
+            return f"process {pid}"
+    return "another process"

@@ -1,0 +1,180 @@
+"""One `reach run` from its start to its end: the sidecar in this process, the agent as its child.
+
+The sidecar comes first and goes last, so that the agent's first and last calls work.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from reach_cli.failure import Failed
+from reach_cli.run_agent import AgentProcess, forward_signals
+from reach_cli.run_control import ensure_control
+from reach_cli.run_directory import forget, note
+from reach_cli.run_environment import agent_environment
+from reach_cli.run_plan import Plan
+from reach_cli.run_ports import holder
+
+if TYPE_CHECKING:
+    from reach_sidecar.app import Sidecar
+
+PORT_POLL_S = 0.05
+PORT_HINT_AFTER_S = 15.0
+CONTROL_CHECK_S = 5.0
+STOP_TIMEOUT_S = 15.0
+LOG_SIZE = 16 << 20
+# The third Ctrl-C (or SIGTERM) in a row means it.
+INSISTED = 3
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def quiet_stderr(log: Path | None) -> Iterator[TextIO]:
+    """The terminal's stderr as a stream, while descriptor 2 (where the sidecar logs) goes to the file `log`.
+
+    So the agent's own output is not drowned. None leaves everything as it is.
+    """
+    if log is None:
+        yield sys.stderr
+        return
+    terminal = os.dup(2)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    sys.stderr.flush()
+    os.dup2(file, 2)
+    os.close(file)
+    stream = os.fdopen(os.dup(terminal), "w", buffering=1)
+    try:
+        yield stream
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        stream.close()
+
+
+class Session:
+    def __init__(self, plan: Plan, command: Sequence[str], terminal: TextIO, say: Say) -> None:
+        self.plan = plan
+        self.command = command
+        self.terminal = terminal
+        self.say = say
+        self.agent: AgentProcess | None = None
+        self.sidecar: Sidecar | None = None
+        self.insisted = 0
+        self.told_to_stop: asyncio.Event | None = None
+
+    async def run(self) -> int:
+        """The exit code of the agent. Raises Failed if the sidecar cannot start."""
+        self.told_to_stop = asyncio.Event()
+        forward_signals(self._on_signal)
+        addresses = await self._start_sidecar()
+        written = self._note(addresses)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            if self.told_to_stop.is_set():
+                return 128 + signal.SIGTERM
+            env = agent_environment(
+                os.environ, outbound=addresses["outbound"], admin=addresses["admin"], port=self.plan.port
+            )
+            self.agent = AgentProcess(self.command, env, self.terminal.fileno())
+            tasks = [
+                asyncio.create_task(self._announce(addresses)),
+                asyncio.create_task(self._keep_control()),
+            ]
+            return await self.agent.ended
+        finally:
+            for task in tasks:
+                task.cancel()
+            if self.agent is not None and not self.agent.ended.done():
+                await self.agent.end()
+            if written is not None:
+                forget(written)
+            await self._stop_sidecar()
+
+    async def _start_sidecar(self) -> Mapping[str, str]:
+        from reach_sidecar.app import Sidecar
+
+        self.sidecar = Sidecar(self.plan.config)
+        try:
+            addresses: Mapping[str, str] = await self.sidecar.start()
+        except OSError as error:
+            await self._stop_sidecar()
+            raise Failed(
+                f"The sidecar cannot listen: {error.strerror or error}{_who_holds(self.plan)}. Stop what holds the "
+                "port, or let --auto-ports find free ones."
+            ) from None
+        return addresses
+
+    async def _stop_sidecar(self) -> None:
+        if self.sidecar is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.sidecar.stop(), STOP_TIMEOUT_S)
+
+    def _on_signal(self, number: int) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            self.insisted += 1
+            assert self.told_to_stop is not None
+            self.told_to_stop.set()
+        if self.agent is not None:
+            self.agent.forward(signal.SIGKILL if self.insisted >= INSISTED else number)
+
+    def _note(self, addresses: Mapping[str, str]) -> Path | None:
+        try:
+            return note("sidecar", self.plan.agent_id, {"pid": os.getpid(), **addresses})
+        except OSError as error:
+            self.say(f"other verbs will not find this sidecar by themselves and need --admin: {error}")
+            return None
+
+    async def _announce(self, addresses: Mapping[str, str]) -> None:
+        """Say where things are, once the agent listens; a hint if it does not for long."""
+        port, began, hinted = self.plan.port, asyncio.get_running_loop().time(), False
+        while not await _accepts(port):
+            await asyncio.sleep(PORT_POLL_S)
+            if not hinted and asyncio.get_running_loop().time() - began > PORT_HINT_AFTER_S:
+                hinted = True
+                self.say(
+                    f"{self.plan.agent_id} does not listen on port {port} yet, so nobody can call it. Make it listen "
+                    "on $PORT, or say with --port where it does. (It can call others already.)"
+                )
+        declared = self.plan.config.agent.capabilities if self.plan.config.agent else []
+        names = [capability.name for capability in declared]
+        target = names[0] if names else f"@{self.plan.agent_id}"
+        self.say(f"{self.plan.agent_id} is ready on port {port}; calls go to http://{addresses['outbound']}")
+        self.say(f"""try: curl http://{addresses["outbound"]}/to/{target} -d '{{"task": "hello"}}'""")
+
+    async def _keep_control(self) -> None:
+        """Start a control node again should the one on this machine have gone; keep the log file small."""
+        while True:
+            await asyncio.sleep(CONTROL_CHECK_S)
+            try:
+                if started := await asyncio.to_thread(ensure_control, self.plan.config.control):
+                    self.say(f"the control node was gone; started another at {started}")
+            except Failed as failure:
+                self.say(failure.message)
+            with suppress(OSError):
+                log = os.fstat(2)
+                if log.st_size > LOG_SIZE:
+                    os.ftruncate(2, 0)
+
+
+async def _accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _who_holds(plan: Plan) -> str:
+    """` (7070: python3 (process 12))` for each fixed port of the configuration that somebody else has."""
+    listen = plan.config.listen
+    ports = [int(address.rpartition(":")[2]) for address in (listen.outbound, listen.mesh, listen.admin)]
+    held = [f"{port}: {who}" for port in ports if port and (who := holder(port))]
+    return f" ({'; '.join(held)})" if held else ""
