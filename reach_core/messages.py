@@ -41,15 +41,20 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisterRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Also how an owner changes what it declared: same `instance`, new content.
+    """Also how an owner changes what it declared: same `instance`, the `gen` it has, new content.
 
-    `instance` is random per sidecar process and tells a second process from the same one asking again.
+    `instance` is random per state directory and tells a second process from the same one asking again.
+    `gen` and `ver` are those of the last answer: a `gen` that is still current keeps it and only `ver` grows,
+    any other (0 for a process that has just started) gets a new one. `ver` lets a control node that lost its
+    latest notes go on above what others have seen.
     `healthy`: the agent's health was confirmed; until it was, the agent is `joining`.
     `takeover`: replace a live process with this id.
     """
 
     agent_id: Id
     instance: Instance
+    gen: Count = 0
+    ver: Count = 0
     address: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
     version: Annotated[str, msgspec.Meta(max_length=100)] = ""
     capabilities: tuple[Capability, ...] = ()
@@ -82,6 +87,7 @@ class HeartbeatRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
     agent_id: Id
     instance: Instance
     gen: Count = 0
+    ver: Count = 0
     flags: Flags = ()
     healthy: bool = False
     load: Load | None = None
@@ -103,6 +109,8 @@ class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeaveRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """The owner goes, and its agent with it."""
+
     agent_id: Id
     instance: Instance
 
@@ -117,7 +125,9 @@ class LeaveAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
 class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What changed after the `since` that was asked for; the whole table if `full`.
 
-    Ask next with this `epoch` and `seq`. `hash` is the root hash of the sender's table at `seq`.
+    Ask next with this `epoch` and `seq`. `hash` is the root hash of the sender's table at `seq`, empty where
+    the table has gone on meanwhile. `aliases` (capability -> its other names, mesh-wide) come with a new
+    epoch only; None means unchanged.
     """
 
     max_bytes: ClassVar[int] = 96 * 1024 * 1024  # 20,000 entries of 4 KiB and 50,000 tombstones
@@ -125,6 +135,7 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     seq: Count
     full: bool = False
     hash: str = ""
+    aliases: dict[str, list[str]] | None = None
     entries: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
 
     def read_entries(self) -> tuple[list[Entry], int]:
@@ -144,13 +155,21 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode(message: Message) -> bytes:
+    """JSON of the message; what equals its default is left out."""
     return _ENCODER.encode(message)
 
 
-def encode_table(epoch: str, seq: int, full: bool, root: str, entries: list[Entry]) -> bytes:
+def encode_table(
+    epoch: str,
+    seq: int,
+    full: bool,
+    root: str,
+    entries: list[Entry],
+    aliases: dict[str, list[str]] | None = None,
+) -> bytes:
     """A TableAnswer that carries each entry as the bytes it came in."""
     raw = [msgspec.Raw(entry.encoded) for entry in entries]
-    return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, entries=raw))
+    return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, aliases=aliases, entries=raw))
 
 
 def decode(kind: type[M], data: bytes) -> M:

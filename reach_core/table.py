@@ -33,6 +33,7 @@ class Change(NamedTuple):
 
 
 def bucket_of(agent_id: str) -> int:
+    """0 to 255, the same on every node."""
     return blake2b(agent_id.encode(), digest_size=1).digest()[0]
 
 
@@ -82,22 +83,28 @@ class PeerTable:
         """Live entries, tombstones not counted."""
         return len(self._entries) - self._tombstones
 
+    def __bool__(self) -> bool:
+        return True  # an empty table is a table, also where one is optional
+
     @property
     def tombstones(self) -> int:
         return self._tombstones
 
-    def delta_since(self, seq: int) -> list[Entry] | None:
+    def delta_since(self, seq: int, upto: int | None = None) -> list[Entry] | None:
         """Every entry changed after `seq`, oldest first, tombstones included; None if `seq` is not ours.
 
-        `delta_since(0)` is the whole table.
+        `delta_since(0)` is the whole table. With `upto`, entries whose latest change is past it are left out:
+        they come with a later delta.
         """
         if not 0 <= seq <= self.seq:
             return None
+        last = self.seq if upto is None else upto
         newer = []
         for agent_id in reversed(self._changed):
             if self._changed[agent_id] <= seq:
                 break
-            newer.append(self._entries[agent_id])
+            if self._changed[agent_id] <= last:
+                newer.append(self._entries[agent_id])
         newer.reverse()
         return newer
 

@@ -1,1 +1,3 @@
-"""Pure: leases and who is how alive."""
+"""Who is registered and whose lease runs: pure decisions, with `now` as an argument and the next wake-up
+returned.
+"""

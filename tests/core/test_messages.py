@@ -44,14 +44,12 @@ EXAMPLES: list[Message] = [
         takeover=True,
         load=Load(running=1, queued=2, limit=3),
     ),
-    RegisterAnswer(
-        status="registered", agent_id="a", gen=1, ver=2, rank="up", lease_ttl_s=30.0, heartbeat_s=10.0
-    ),
+    RegisterAnswer(status="registered", agent_id="a", gen=1, ver=2, rank="up", lease_ttl_s=30.0, heartbeat_s=10.0),
     HeartbeatRequest(agent_id="a", instance="i", load=Load(running=1, limit=4), ask=("b", "c")),
     HeartbeatAnswer(status="ok", gen=1, ver=2, rank="up", lease_ttl_s=30.0, loads={"b": Load(running=3)}),
     LeaveRequest(agent_id="a", instance="i"),
     LeaveAnswer(status="left", agent_id="a"),
-    TableAnswer(epoch="e", seq=7),
+    TableAnswer(epoch="e", seq=7, aliases={"email.send": ["notify.email"]}),
 ]
 
 
@@ -71,7 +69,8 @@ def test_unknown_fields_are_ignored_and_another_protocol_is_refused(message: Mes
 def test_a_table_carries_entries_as_the_bytes_they_came_in() -> None:
     live = Entry(agent_id="a", gen=NOW_MS, ver=1, rank=Rank.UP, capabilities=(Capability(name="x"),))
     stone = Entry(agent_id="b", gen=NOW_MS, ver=1, rank=Rank.UP).tombstone(NOW_MS)
-    answer = decode(TableAnswer, encode_table("e", 7, True, "00ff", [live, stone]))
+    answer = decode(TableAnswer, encode_table("e", 7, True, "00ff", [live, stone], {"x": ["y"]}))
+    assert answer.aliases == {"x": ["y"]}
     assert (answer.epoch, answer.seq, answer.full, answer.hash) == ("e", 7, True, "00ff")
     read, unreadable = answer.read_entries()
     assert read == [live, stone]
@@ -88,9 +87,7 @@ def test_one_unreadable_entry_does_not_cost_the_others() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_are_bounded_before_anything_is_parsed(
-    kind: type[Message], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_bounded_before_anything_is_parsed(kind: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind, "max_bytes", 100)
     with pytest.raises(MessageError, match="100 are allowed"):
         decode(kind, b" " * 101)
@@ -118,9 +115,7 @@ BAD_VALUES = [b"[]", b"1e999", b"-1", b'"\\ud800"', b"null", b"true", b"9" * 23,
 def test_bad_values_in_any_field(message: Message, bad: bytes) -> None:
     fields = {f.name: msgspec.json.encode(getattr(message, f.name)) for f in msgspec.structs.fields(message)}
     for name in fields:
-        broken = b",".join(
-            b'"%b":%b' % (n.encode(), bad if n == name else value) for n, value in fields.items()
-        )
+        broken = b",".join(b'"%b":%b' % (n.encode(), bad if n == name else value) for n, value in fields.items())
         try:
             decode(type(message), b"{" + broken + b"}")
         except MessageError:

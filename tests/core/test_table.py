@@ -11,9 +11,7 @@ NOW_MS = 1_700_000_000_000
 IDS = [f"agent-{n}" for n in range(6)]
 
 
-def entry(
-    agent_id: str = "a", gen: int = NOW_MS, ver: int = 1, rank: Rank = Rank.UP, address: str = "h:1"
-) -> Entry:
+def entry(agent_id: str = "a", gen: int = NOW_MS, ver: int = 1, rank: Rank = Rank.UP, address: str = "h:1") -> Entry:
     return Entry(agent_id=agent_id, gen=gen, ver=ver, rank=rank, address=address)
 
 
@@ -36,9 +34,7 @@ def contents(table: PeerTable) -> dict[str, bytes]:
 
 
 @given(st.lists(entries(), max_size=40), st.integers(0, 2**32))
-def test_any_order_repetition_and_batching_gives_the_same_table_and_hash(
-    told: list[Entry], seed: int
-) -> None:
+def test_any_order_repetition_and_batching_gives_the_same_table_and_hash(told: list[Entry], seed: int) -> None:
     rng = random.Random(seed)
     one = PeerTable()
     one.merge(told, NOW_MS)
@@ -115,6 +111,15 @@ def test_a_sequence_that_is_not_ours_gives_no_delta() -> None:
     assert table.delta_since(2) is None
     assert table.delta_since(-1) is None
     assert table.delta_since(0) == [entry()]
+
+
+def test_a_delta_can_stop_at_what_may_be_seen() -> None:
+    table = PeerTable()
+    table.merge([entry("a"), entry("b")], NOW_MS)
+    seen = table.seq
+    table.merge([entry("a", ver=2), entry("c")], NOW_MS)
+    assert table.delta_since(0, seen) == [entry("b")]
+    assert table.delta_since(seen, table.seq) == [entry("a", ver=2), entry("c")]
 
 
 def test_what_comes_from_a_broken_clock_is_refused() -> None:
