@@ -20,9 +20,9 @@ from reach_core.settings.scalar import (
     Between,
     CapabilityName,
     Duration,
+    FilePath,
     ListenAddress,
     ServerUrl,
-    Text,
 )
 from reach_core.settings.shape import Section
 from reach_core.units import format_duration
@@ -64,7 +64,7 @@ class ControlConfig(Section, frozen=True, kw_only=True):
         dict[CapabilityName, list[CapabilityName]], "Other names of capabilities, for the whole mesh."
     ] = msgspec.field(default_factory=dict)
     state_dir: Annotated[
-        Text | None,
+        FilePath | None,
         "Where it keeps its state. Without it: $STATE_DIRECTORY, else /var/lib/reach-control for root, "
         "else $XDG_STATE_HOME/reach/control (~/.local/state/reach/control).",
     ] = None

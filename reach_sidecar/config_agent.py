@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from reach_core.peer import Capability
 from reach_core.settings.scalar import (
     AgentId,
     AttributeName,
@@ -15,6 +16,7 @@ from reach_core.settings.scalar import (
     PlainServerUrl,
     Text,
     UrlPath,
+    Version,
 )
 from reach_core.settings.shape import OneOrMany, Section
 
@@ -71,6 +73,22 @@ class CapabilityConfig(Section, frozen=True, kw_only=True):
     ] = "header"
     fallback: Annotated[CapabilityName | None, "The capability that is tried when no agent offers this one."] = None
 
+    def declared(self) -> Capability:
+        """The same as the table's entry carries it; names and aliases as they were written."""
+        return Capability(
+            name=self.name,
+            aliases=tuple(self.aliases),
+            attributes=self.attributes,
+            path=self.path,
+            timeout_s=self.timeout,
+            idempotent=self.idempotent,
+            dedup=self.dedup,
+            fallback=self.fallback,
+            mode=self.mode,
+            key=self.key,
+            outcome=self.outcome,
+        )
+
 
 class AgentConfig(Section, frozen=True, kw_only=True):
     """The agent beside this sidecar. Leave the section out for a gateway, which only sends calls."""
@@ -78,7 +96,7 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     id: Annotated[
         AgentId | None, "Its name in the mesh, one live agent each. Without it: this machine's host name."
     ] = None
-    version: Annotated[Text | None, "The agent's version, shown to others."] = None
+    version: Annotated[Version | None, "The agent's version, shown to others."] = None
     address: Annotated[
         PlainServerUrl | None, "Where the agent listens. Without it the agent registers itself at run time."
     ] = None

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from reach_core.names import normalise
+from reach_core.peer import MAX_ENTRY_BYTES
 from reach_core.settings.address import is_loopback, split_address
 from reach_core.settings.reading import Fault
 from reach_core.units import format_duration
 from reach_sidecar.config_agent import AgentConfig, CapabilityConfig
 from reach_sidecar.config_sections import DedupConfig, SidecarConfig
+
+_ENTRY_REST_BYTES = 512
+"""Room for an entry's id, address, version, cluster, limits and flags, each at its longest."""
 
 
 def check(config: SidecarConfig) -> Iterable[Fault]:
@@ -19,6 +25,7 @@ def check(config: SidecarConfig) -> Iterable[Fault]:
         yield from _names(config.agent.capabilities)
         yield from _fallbacks(config.agent.capabilities)
         yield from _lifetimes(config.agent.capabilities, config.dedup)
+        yield from _entry_size(config.agent.capabilities)
 
 
 def _ports(config: SidecarConfig) -> Iterable[Fault]:
@@ -131,3 +138,15 @@ def _lifetimes(capabilities: Sequence[CapabilityConfig], dedup: DedupConfig) -> 
                 f"`dedup: {capability.dedup}` ({format_duration(lifetime)}): write {remedy}a longer `dedup.{name}`",
                 ((*path, "dedup"), ("dedup", name)),
             )
+
+
+def _entry_size(capabilities: Sequence[CapabilityConfig]) -> Iterable[Fault]:
+    """What is declared fits into the agent's entry in the table, whatever else the entry comes to hold."""
+    room = MAX_ENTRY_BYTES - _ENTRY_REST_BYTES
+    size = len(msgspec.json.encode([capability.declared() for capability in capabilities]))
+    if size > room:
+        yield Fault(
+            ("agent", "capabilities"),
+            f"they take {size} bytes, and every sidecar of the mesh keeps at most {room} of them for each agent: "
+            "write fewer or shorter names, aliases and attributes",
+        )

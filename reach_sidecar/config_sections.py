@@ -11,13 +11,13 @@ from reach_core.settings.log import LogConfig
 from reach_core.settings.scalar import (
     Between,
     Duration,
+    FilePath,
     HostName,
     ListenAddress,
     Origin,
     ReachableAddress,
     ServerUrl,
     Size,
-    Text,
 )
 from reach_core.settings.shape import Derived, Section
 from reach_sidecar.config_agent import AgentConfig
@@ -42,7 +42,7 @@ class ListenConfig(Section, frozen=True, kw_only=True):
 class JoinConfig(Section, frozen=True, kw_only=True):
     """How this sidecar proves that it may join the mesh."""
 
-    token_file: Annotated[Text, "The file that holds the join token."]
+    token_file: Annotated[FilePath, "The file that holds the join token."]
 
 
 class DrainConfig(Section, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class SidecarConfig(Section, frozen=True, kw_only=True):
     ] = 600.0
     join: Annotated[JoinConfig | None, "How it joins the mesh."] = None
     state_dir: Annotated[
-        Text | None,
+        FilePath | None,
         "Where it keeps its state. Without it: $STATE_DIRECTORY, else /var/lib/reach for root, "
         "else $XDG_STATE_HOME/reach/<id> (~/.local/state/reach/<id>).",
     ] = None

@@ -16,7 +16,7 @@ _MAX_ALIASES = 100
 
 _PLAINER = (
     (r"found character '\\t' that cannot start any token", "a tab is used for indentation; YAML wants spaces"),
-    (r"expected a single document.*", "a second document starts here; a configuration is one document"),
+    (r"but found another document", "a second document starts here; a configuration is one document"),
     (r"mapping values are not allowed here", "a `:` stands where no key can be; indent the line, or quote the value"),
     (r"could not find expected ':'", "this line is no `key: value`; the `:` (with a space after it) is missing"),
     (r"found undefined alias '?(.*?)'?", r"the alias `*\1` refers to no anchor"),
@@ -24,6 +24,8 @@ _PLAINER = (
     (r"expected <block end>, but found .*", "the indentation does not match the lines above, or a quote is missing"),
     (r"expected ',' or '\]', but got .*", "a `,` or the closing `]` is missing"),
     (r"expected ',' or '\}', but got .*", "a `,` or the closing `}` is missing"),
+    (r"expected the node content, but found '<stream end>'", "the file ends where a value is missing"),
+    (r"expected the node content, but found (.*)", r"a value is missing before \1"),
     (r"found unexpected end of stream", "the file ends inside a quoted text; the closing quote is missing"),
     (r"found character '(.*)' that cannot start any token", r"a value cannot start with `\1`; put it in quotes"),
 )

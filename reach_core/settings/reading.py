@@ -149,7 +149,10 @@ class _Walk:
     ) -> Any:
         """Complain about the value of `path`, and go on with `instead`."""
         found = found or _kind_of(node)
-        message = f"`{said(path)}`: expected {expected}, found {found}" + (f" ({hint})" if hint else "")
+        if not hint and isinstance(node, yaml.ScalarNode) and "${" in node.value and not isinstance(instead, str):
+            hint = "a variable stands for one value" if instead is None or isinstance(instead, list) else ""
+        where = f"`{said(path)}`: " if path else "the whole file: "
+        message = f"{where}expected {expected}, found {found}" + (f" ({hint})" if hint else "")
         self.complain(node.start_mark, path, message)
         return instead
 
@@ -212,16 +215,16 @@ class _Walk:
         return shape.cls(**values)
 
     def field(self, field: FieldShape, node: yaml.Node, path: Path) -> Any:
-        """The value of one key; one that says nothing (`key:` or `~`) counts as absent where that is unambiguous."""
+        """The value of one key. `null` is a value where None is one; an empty `key:` only where it is unambiguous."""
         if _is_null(node):
             self.places.setdefault(path, node.start_mark)
+            if field.optional and node.value:
+                return None
             if isinstance(field.shape, SectionShape):
                 if not field.optional:
                     return _ABSENT
                 hint = "`{}` means every default; without the line there is none"
                 return self.wrong("keys below it", node, path, None, hint)
-            if field.optional and node.value:
-                return None
         return self.value(field.shape, node, path)
 
     def pairs(self, node: yaml.Node, path: Path) -> Iterable[tuple[str, yaml.Node, yaml.Node]]:
@@ -253,7 +256,7 @@ def said(path: Path) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return quoted(text)[1:-1] if text else "the file"
+    return quoted(text)[1:-1]
 
 
 def _is_null(node: yaml.Node) -> bool:

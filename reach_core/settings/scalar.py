@@ -99,7 +99,7 @@ def _flag(text: str) -> bool:
 
 
 def _text(text: str) -> str:
-    if not text:
+    if not text or any("\ud800" <= c <= "\udfff" for c in text):
         raise ValueError("")
     return text
 
@@ -193,6 +193,16 @@ INTEGER = Scalar("a whole number", _integer, {"type": "integer"}, placeholder=0,
 NUMBER = Scalar("a number", _number, {"type": "number"}, placeholder=0.0, plain_only=True)
 FLAG = Scalar("true or false", _flag, {"type": "boolean"}, placeholder=False, plain_only=True)
 TEXT = Scalar("text", _text, {"type": ["string", "number", "boolean"], "minLength": 1})
+FILE = Scalar(
+    "a path of a file or directory",
+    matching(r"[^\x00-\x1f\x7f\ud800-\udfff]+", 4096),
+    {"type": "string", "minLength": 1},
+)
+VERSION = Scalar(
+    "a version such as 1.4.2",
+    matching(r"[A-Za-z0-9][A-Za-z0-9.+~_-]*", 64),
+    {"type": ["string", "number"], "pattern": "^[A-Za-z0-9][A-Za-z0-9.+~_-]*$", "maxLength": 64},
+)
 LISTEN = Scalar("an address such as 127.0.0.1:7070", _listen, {"type": "string", "pattern": r"^.+:[0-9]{1,5}$"})
 REACHABLE = Scalar("an address such as 10.0.3.7:7071", _reachable, {"type": "string", "pattern": r"^.+:[0-9]{1,5}$"})
 SERVER = Scalar(
@@ -221,7 +231,9 @@ ATTRIBUTE = Scalar(
     {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_.-]*$", "maxLength": 64},
 )
 ATTRIBUTE_VALUE = Scalar(
-    "a text without commas", matching(r"[^,\x00-\x1f\x7f]+", 256), {"type": ["string", "number", "boolean"]}
+    "a text without commas",
+    matching(r"[^,\x00-\x1f\x7f\ud800-\udfff]+", 256),
+    {"type": ["string", "number", "boolean"]},
 )
 PATH = Scalar(
     "a path that starts with `/`, such as /process",
@@ -237,6 +249,8 @@ KEY_PLACE = Scalar(
 Duration = Annotated[float, DURATION]
 Size = Annotated[int, SIZE]
 Text = Annotated[str, TEXT]
+FilePath = Annotated[str, FILE]
+Version = Annotated[str, VERSION]
 ListenAddress = Annotated[str, LISTEN]
 ReachableAddress = Annotated[str, REACHABLE]
 ServerUrl = Annotated[str, SERVER]

@@ -38,8 +38,7 @@ def _section(shape: SectionShape, definitions: dict[str, Any]) -> dict[str, Any]
 
 def _field(field: FieldShape, definitions: dict[str, Any]) -> dict[str, Any]:
     schema = _any(field.shape, definitions)
-    # `key:` with nothing behind it: the reader takes it where it can mean one thing only.
-    if isinstance(field.shape, ListShape | MapShape) or field.optional != isinstance(field.shape, SectionShape):
+    if field.optional or not isinstance(field.shape, ScalarShape):
         schema = {"anyOf": [schema, {"type": "null"}]}
     if field.text:
         schema["description"] = field.text
