@@ -1,7 +1,6 @@
 """A segment: the lines of a batch or of several, and the row that lets a query pass over them."""
 
 import re
-import sqlite3
 from importlib import resources
 
 from reach_sidecar.telemetry.line import Line
@@ -68,10 +67,10 @@ def trace_keys(ids: set[str | None]) -> bytes:
     return b"".join([trace_key(trace_id) for trace_id in ids if trace_id])
 
 
-def is_damage(error: sqlite3.Error) -> bool:
+def is_damage(error: Exception) -> bool:
     """The file itself is broken, and opening it again will not help."""
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def is_full(error: sqlite3.Error) -> bool:
+def is_full(error: Exception) -> bool:
     return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"

@@ -74,7 +74,7 @@ class LogStore:
                     small = self._add(db, self.next_seq, batch)
                     self._trim(db)
                 self._small = small
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._failed(error)
             failure = self._error
         # Lines that could not be stored have numbers too, for those who follow.
@@ -164,6 +164,7 @@ class LogStore:
         return self._db
 
     def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         db = self._db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
         for pragma in (
             "page_size=8192",  # half the system calls of 4096 for large batches, the same for small ones
@@ -185,7 +186,7 @@ class LogStore:
                 break
             self._small.insert(0, row)
 
-    def _failed(self, error: sqlite3.Error) -> None:
+    def _failed(self, error: Exception) -> None:
         self._error = f"{self.path}: {error}"
         if is_damage(error):
             self._damaged.set()

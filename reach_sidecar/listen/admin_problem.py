@@ -1,0 +1,32 @@
+"""Errors of the admin door as problem+json, whoever raised them."""
+
+import orjson
+from aiohttp import web
+
+from reach_core.problem import Problem
+
+PROXY = "reach-admin"
+
+
+def problem_response(problem: Problem) -> web.Response:
+    headers = {"Proxy-Status": problem.proxy_status(PROXY)}
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(problem.retry_after_s)
+    body = orjson.dumps(problem.to_dict())
+    return web.Response(
+        body=body, status=problem.status, headers=headers, content_type="application/problem+json"
+    )
+
+
+def of_http_error(error: web.HTTPException, request: web.Request, paths: list[str]) -> web.Response:
+    """aiohttp's own 404 and 405, said our way."""
+    if error.status == 404:
+        detail = f"There is nothing at {request.path}; there is {', '.join(paths)}."
+        return problem_response(Problem("not_found", detail))
+    if error.status == 405:
+        allowed = error.headers.get("Allow", "")
+        detail = f"{request.method} is not offered at {request.path}; use {allowed}."
+        response = problem_response(Problem("method_not_allowed", detail))
+        response.headers["Allow"] = allowed
+        return response
+    return problem_response(Problem("bad_request", f"{error.reason}.", status=error.status))
