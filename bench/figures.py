@@ -131,17 +131,14 @@ def _result(figure: Figure, samples: Samples) -> Result:
         system: [sample[figure.metric] for sample in taken if figure.metric in sample]
         for system, taken in samples[figure.measure].items()
     }
-    direct = values.get("direct", [])
-    if figure.added and direct:
-        for system in ("envoy", "reach"):
-            values[system] = [v - d for v, d in zip(values.get(system, []), direct, strict=False)]
-    ratios = [
-        ours / theirs
-        for ours, theirs in zip(values.get("reach", []), values.get("envoy", []), strict=False)
-        if theirs > 0
-    ]
     middle = {system: figure.over_rounds(taken) if taken else None for system, taken in values.items()}
+    ratios = _side_by_side(values, figure.added)
     ratio = statistics.median(ratios) if ratios else None
+    base = middle.get("direct")
+    if figure.added and base is not None:
+        # Tails of direct calls are as noisy as what is looked for: subtract medians, not round by round.
+        middle |= {name: value - base for name, value in middle.items() if value is not None and name != "direct"}
+        ratio = _quotient(middle.get("reach"), middle.get("envoy"))
     return Result(
         key=figure.key,
         title=figure.title,
@@ -155,6 +152,19 @@ def _result(figure: Figure, samples: Samples) -> Result:
         high=max(ratios, default=None),
         met=_met(figure, middle.get("reach"), ratio),
     )
+
+
+def _side_by_side(values: dict[str, list[float]], added: bool) -> list[float]:
+    """Reach / Envoy of each round, of what they add to that round's direct calls if `added`."""
+    ours, theirs = values.get("reach", []), values.get("envoy", [])
+    base = values.get("direct", []) if added else [0.0] * len(ours)
+    quotients = [_quotient(r - d, e - d) for r, e, d in zip(ours, theirs, base, strict=False)]
+    return [quotient for quotient in quotients if quotient is not None]
+
+
+def _quotient(ours: float | None, theirs: float | None) -> float | None:
+    """None where noise left nothing to compare."""
+    return ours / theirs if ours is not None and theirs is not None and ours > 0 and theirs > 0 else None
 
 
 def _met(figure: Figure, ours: float | None, ratio: float | None) -> bool | None:

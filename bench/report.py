@@ -29,7 +29,9 @@ def number(value: float | None) -> str:
 def cells(result: Result) -> tuple[str, ...]:
     ratio = ""
     if result.ratio is not None:
-        ratio = f"{result.ratio:.2f} ({result.low:.2f}–{result.high:.2f})"
+        ratio = f"{result.ratio:.2f}"
+    if result.ratio is not None and result.low is not None and result.high is not None:
+        ratio += f" ({result.low:.2f}–{result.high:.2f})"
     met = {True: "✓", False: "✗", None: ""}[result.met]
     values = (number(result.reach), number(result.envoy), number(result.direct))
     return (result.title, result.unit, *values, ratio, result.target, met)

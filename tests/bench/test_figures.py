@@ -30,6 +30,13 @@ def test_added_latency_is_what_direct_calls_do_not_have() -> None:
     assert result.met is False
 
 
+def test_one_stall_of_the_direct_calls_spoils_only_its_round() -> None:
+    taken = samples("x", direct=[1, 50, 1], envoy=[3, 3, 3], reach=[2, 2, 2])
+    (result,) = figures.compute(taken, (figure(added=True),))
+    assert (result.reach, result.envoy, result.ratio) == (1, 2, 0.5)
+    assert (result.low, result.high) == (0.5, 0.5)
+
+
 def test_no_ratio_against_a_system_that_added_nothing() -> None:
     taken = samples("x", direct=[3], envoy=[3], reach=[4])
     (result,) = figures.compute(taken, (figure(added=True, ratio_at_most=1.2),))
