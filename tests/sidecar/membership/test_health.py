@@ -3,7 +3,6 @@ import os
 import signal
 import socket
 import sys
-import time
 
 import pytest
 
@@ -66,13 +65,6 @@ def test_a_recheck_is_never_later_than_the_interval():
     assert fitness.wait_s(0.5) == pytest.approx(0.1)
 
 
-async def until(condition, within_s=5.0):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        await asyncio.sleep(0.01)
-
-
 async def start_agent(port=0):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", AGENT, str(port), stdout=asyncio.subprocess.PIPE
@@ -123,7 +115,7 @@ async def test_nobody_listening_is_refused():
     assert await probe(f"http://127.0.0.1:{free_port()}", HealthCheck()) == "refused"
 
 
-async def test_a_stopped_agent_becomes_unfit_and_a_resumed_one_fit():
+async def test_a_stopped_agent_becomes_unfit_and_a_resumed_one_fit(until):
     process, port = await start_agent()
     local = LocalAgent("a", address=f"http://127.0.0.1:{port}",
                        health=HealthCheck("/healthz", interval_s=0.05, timeout_s=0.2, fail=3))
@@ -140,7 +132,7 @@ async def test_a_stopped_agent_becomes_unfit_and_a_resumed_one_fit():
         await end(process)
 
 
-async def test_a_killed_agent_is_unfit_at_the_first_refused_call_and_used_again_once_restarted():
+async def test_a_killed_agent_is_unfit_at_the_first_refused_call_and_used_again_once_restarted(until):
     process, port = await start_agent()
     local = LocalAgent("a", address=f"http://127.0.0.1:{port}")  # the next check is 7 s away
     told = []
@@ -160,7 +152,7 @@ async def test_a_killed_agent_is_unfit_at_the_first_refused_call_and_used_again_
         await end(process)
 
 
-async def test_an_agent_that_registers_itself_is_asked_at_once():
+async def test_an_agent_that_registers_itself_is_asked_at_once(until):
     process, port = await start_agent()
     local = LocalAgent("gateway")
     checks = HealthChecks(local)
@@ -176,7 +168,7 @@ async def test_an_agent_that_registers_itself_is_asked_at_once():
         await end(process)
 
 
-async def test_an_agent_elsewhere_is_asked_only_after_a_refused_call(monkeypatch):
+async def test_an_agent_elsewhere_is_asked_only_after_a_refused_call(monkeypatch, until):
     asked = []
 
     async def answered(address, check):

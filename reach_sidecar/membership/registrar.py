@@ -1,0 +1,181 @@
+"""The owner's side: register the local agent, renew its lease, tell its changes at once, leave.
+
+One loop, one exchange at a time: each sends what is true when it starts, so nothing overtakes anything. What
+was declared goes with a registration, flags and load go with a heartbeat. A change wakes the loop. While
+control is gone it is asked again with back-off, and nothing else here depends on it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from reach_core.messages import (
+    MAX_ASKED,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    Load,
+    RegisterAnswer,
+    RegisterRequest,
+)
+from reach_sidecar.membership.controls import Backoff, Controls, EventLog, Refused, Unreachable
+from reach_sidecar.membership.local import LocalAgent
+
+HEARTBEAT_JITTER = 0.1
+LEAVE_TIMEOUT_S = 1.0
+
+
+class Registrar:
+    """`registered` is set while control has this agent; a gateway has nothing to register and counts as such.
+
+    `ask` names the agents whose load is wanted with the next heartbeat, `on_loads` gets it, and `on_seen`
+    gets `(epoch, seq)` of control's table. `problem` is a sentence about why registering is refused.
+    """
+
+    def __init__(
+        self, controls: Controls, local: LocalAgent, advertise: Callable[[], str], instance: str, log: EventLog
+    ) -> None:
+        self.registered = asyncio.Event()
+        self.problem: str | None = None
+        self.lease_ttl_s = 30.0
+        self.heartbeat_s = 10.0
+        self.gen = 0
+        self.ask: Callable[[], Iterable[str]] = tuple
+        self.on_loads: Callable[[dict[str, Load]], None] = _ignore
+        self.on_seen: Callable[[str, int], None] = _ignore
+        self._controls = controls
+        self._local = local
+        self._advertise = advertise
+        self._instance = instance
+        self._log = log
+        self._due = asyncio.Event()
+        self._backoff = Backoff()
+        self._told: RegisterRequest | None = None
+
+    def wake(self) -> None:
+        """Something changed: talk to control now."""
+        self._due.set()
+
+    async def run(self) -> None:
+        while True:
+            self._due.clear()
+            if self._local.is_gateway:
+                self._set_registered(True)
+                await self._due.wait()
+                continue
+            if self._told is None:
+                self._set_registered(False)
+            wait_s = await self._exchange()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+
+    async def leave(self) -> None:
+        """Say good-bye, in a second at most; control finds out by the lease otherwise."""
+        if self._told is None:
+            return
+        message = LeaveRequest(agent_id=self._told.agent_id, instance=self._instance)
+        self._told = None
+        try:
+            await self._controls.post("/v1/leave", message, LeaveAnswer, LEAVE_TIMEOUT_S)
+        except (Unreachable, Refused) as error:
+            self._log.event("info", "leave", status="not_told", detail=str(error))
+        else:
+            self._log.event("info", "leave", status="left")
+
+    async def _exchange(self) -> float:
+        """One registration or heartbeat; seconds until the next."""
+        chance = self._controls.chance()
+        asked = self._controls.url or ""
+        try:
+            await self._tell()
+        except Refused as refusal:
+            self._refused(refusal)
+            return self._backoff.next_s(chance)
+        except Unreachable:
+            alone = self._controls.move_on(asked) or asked == self._controls.url
+            return self._backoff.next_s(chance) if alone else 0.0
+        self._backoff.reset()
+        return self.heartbeat_s * (1 - HEARTBEAT_JITTER + 2 * HEARTBEAT_JITTER * chance)
+
+    async def _tell(self) -> None:
+        wanted = self._registration()
+        if self._told is not None and self._told.agent_id != wanted.agent_id:
+            await self.leave()
+        if self._told is not None and _declares_the_same(self._told, wanted):
+            try:
+                await self._renew(wanted)
+                return
+            except Refused as refusal:
+                if refusal.code != "register_again":
+                    raise
+                self._log.event("info", "register", status="again", detail=refusal.detail)
+        await self._register(wanted)
+
+    async def _register(self, wanted: RegisterRequest) -> None:
+        answer = await self._controls.post("/v1/register", wanted, RegisterAnswer)
+        again, self._told = self._told is not None, wanted
+        self.gen, self.lease_ttl_s, self.heartbeat_s = answer.gen, answer.lease_ttl_s, answer.heartbeat_s
+        self.problem = None
+        self._set_registered(True)
+        self.on_seen(answer.epoch, answer.seq)
+        names = ", ".join(one.name for one in wanted.capabilities) or "no capabilities"
+        status = "changed" if again else "registered"
+        self._log.event("info", "register", status=status, detail=f"{wanted.agent_id} at {wanted.address}: {names}")
+
+    async def _renew(self, wanted: RegisterRequest) -> None:
+        message = HeartbeatRequest(
+            agent_id=wanted.agent_id,
+            instance=self._instance,
+            gen=self.gen,
+            flags=wanted.flags,
+            healthy=wanted.healthy,
+            load=wanted.load,
+            ask=tuple(self.ask())[:MAX_ASKED],
+        )
+        answer = await self._controls.post("/v1/heartbeat", message, HeartbeatAnswer)
+        self.lease_ttl_s = answer.lease_ttl_s
+        self.problem = None
+        self.on_seen(answer.epoch, answer.seq)
+        if answer.loads:
+            self.on_loads(answer.loads)
+
+    def _registration(self) -> RegisterRequest:
+        local = self._local
+        return RegisterRequest(
+            agent_id=local.agent_id,
+            instance=self._instance,
+            address=self._advertise(),
+            version=local.version,
+            capabilities=local.declared,
+            limits=local.limits,
+            flags=local.flags,
+            healthy=local.confirmed,
+            load=Load(running=local.running, queued=local.queued, limit=local.limits.max_concurrency),
+        )
+
+    def _refused(self, refusal: Refused) -> None:
+        """Another process has the id, or control cannot take the declaration: stop advertising, and say so."""
+        self._told = None
+        self._set_registered(False)
+        if refusal.detail != self.problem:
+            self.problem = refusal.detail
+            self._log.event("error", "register", status=refusal.code, detail=refusal.detail)
+
+    def _set_registered(self, is_registered: bool) -> None:
+        self._local.registered = is_registered and not self._local.is_gateway
+        if is_registered:
+            self.registered.set()
+        else:
+            self.registered.clear()
+
+
+def _declares_the_same(one: RegisterRequest, other: RegisterRequest) -> bool:
+    return (one.address, one.version, one.capabilities, one.limits) == (
+        other.address, other.version, other.capabilities, other.limits)
+
+
+def _ignore(*_: object) -> None:
+    pass

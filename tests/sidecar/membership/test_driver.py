@@ -1,0 +1,90 @@
+import asyncio
+import time
+
+from reach_core.peer import Capability
+from reach_core.table import PeerTable
+from reach_sidecar.membership.driver import Membership
+from reach_sidecar.membership.local import LocalAgent
+
+
+def member(log, state_dir, *urls, local=None, on_changes=lambda changes: None):
+    if local is None:
+        local = LocalAgent("a", address="http://127.0.0.1:9001", declared=(Capability(name="echo"),))
+    return Membership(urls, local, PeerTable(), lambda: "127.0.0.1:7071", on_changes, log, state_dir)
+
+
+async def test_from_start_to_leave(control, log, tmp_path, until):
+    membership = member(log, tmp_path, control.url)
+    assert membership.table_age_s(time.monotonic()) is None
+    await membership.start()
+    await asyncio.wait_for(membership.registered.wait(), 5)
+    await asyncio.wait_for(membership.synced.wait(), 5)
+    assert membership.connected
+    assert membership.control_url == control.url
+    assert membership.problem is None
+    assert membership.lease_ttl_s == control.ttl_s
+    await until(lambda: membership._table.get("a"))
+    await until(lambda: membership.table_age_s(time.monotonic()) < 0.2)
+    await membership.stop()
+    assert control.left == ["a"]
+    assert [task for task in asyncio.all_tasks() if task.get_name() in ("registrar", "table sync")] == []
+
+
+async def test_a_restarted_sidecar_routes_before_control_answers(control, log, tmp_path, until):
+    control.put("other")
+    first = member(log, tmp_path, control.url)
+    await first.start()
+    await until(lambda: first._table.get("a") and first._table.get("other"))
+    await first.stop(leave=False)
+    await control.stop()
+
+    changes = []
+    second = member(log, tmp_path, control.url, on_changes=changes.extend)
+    await second.start()
+    assert second.synced.is_set()
+    assert {change.after.agent_id for change in changes} == {"a", "other"}
+    assert 0 <= second.table_age_s(time.monotonic()) < 10
+    await until(lambda: second.problem)
+    assert "cannot be reached" in second.problem
+    await control.start()
+    await asyncio.wait_for(second.registered.wait(), 10)
+    assert second.problem is None
+    assert len({one.instance for one in control.registrations}) == 1, "the same sidecar came back"
+    await until(lambda: control.polls[-1][1] == "first")
+    await second.stop()
+
+
+async def test_the_table_is_saved_while_running(control, log, tmp_path, until, monkeypatch):
+    monkeypatch.setattr("reach_sidecar.membership.driver.SAVE_AFTER_S", 0.01)
+    membership = member(log, tmp_path, control.url)
+    await membership.start()
+    await until(lambda: (tmp_path / "table.json").exists())
+    await membership.stop(leave=False)
+
+
+async def test_a_directory_that_cannot_be_written_costs_only_the_cache(control, log, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    membership = member(log, tmp_path / "file", control.url)
+    await membership.start()
+    await asyncio.wait_for(membership.registered.wait(), 5)
+    await asyncio.wait_for(membership.synced.wait(), 5)
+    await membership.stop()
+    assert "not_saved" in log.statuses("table")
+
+
+async def test_stopping_is_quick_while_control_is_gone(log, tmp_path):
+    membership = member(log, tmp_path, "http://127.0.0.1:1")
+    await membership.start()
+    await asyncio.sleep(0.1)
+    began = time.monotonic()
+    await membership.stop()
+    assert time.monotonic() - began < 1.5
+
+
+async def test_without_control_nodes_there_is_nothing_to_wait_for(log, tmp_path):
+    membership = member(log, tmp_path)
+    await membership.start()
+    assert membership.synced.is_set()
+    assert membership.registered.is_set()
+    assert membership.control_url is None
+    await membership.stop()
