@@ -39,7 +39,7 @@ class Registrar:
         self.problem: str | None = None
         self.lease_ttl_s = 30.0
         self.heartbeat_s = 10.0
-        self.gen = 0
+        self.gen = self.ver = 0  # of control's last answer: what we have is told with every message
         self.ask: Callable[[], Iterable[str]] = tuple
         self.on_loads: Callable[[dict[str, Load]], None] = _ignore
         self.on_seen: Callable[[str, int], None] = _ignore
@@ -104,6 +104,8 @@ class Registrar:
         wanted = self._registration()
         if self._told is not None and self._told.agent_id != wanted.agent_id:
             await self.leave()
+            self.gen = self.ver = 0
+            wanted = self._registration()
         if self._told is not None and _declares_the_same(self._told, wanted):
             try:
                 await self._renew(wanted)
@@ -117,7 +119,8 @@ class Registrar:
     async def _register(self, wanted: RegisterRequest) -> None:
         answer = await self._controls.post("/v1/register", wanted, RegisterAnswer)
         again, self._told = self._told is not None, wanted
-        self.gen, self.lease_ttl_s, self.heartbeat_s = answer.gen, answer.lease_ttl_s, answer.heartbeat_s
+        self.gen, self.ver = answer.gen, answer.ver
+        self.lease_ttl_s, self.heartbeat_s = answer.lease_ttl_s, answer.heartbeat_s
         self.problem = None
         self._set_registered(True)
         self.on_seen(answer.epoch, answer.seq)
@@ -130,13 +133,14 @@ class Registrar:
             agent_id=wanted.agent_id,
             instance=self._instance,
             gen=self.gen,
+            ver=self.ver,
             flags=wanted.flags,
             healthy=wanted.healthy,
             load=wanted.load,
             ask=tuple(self.ask())[:MAX_ASKED],
         )
         answer = await self._controls.post("/v1/heartbeat", message, HeartbeatAnswer)
-        self.lease_ttl_s = answer.lease_ttl_s
+        self.gen, self.ver, self.lease_ttl_s = answer.gen, answer.ver, answer.lease_ttl_s
         self.problem = None
         self.on_seen(answer.epoch, answer.seq)
         if answer.loads:
@@ -147,6 +151,8 @@ class Registrar:
         return RegisterRequest(
             agent_id=local.agent_id,
             instance=self._instance,
+            gen=self.gen,
+            ver=self.ver,
             address=self._advertise(),
             version=local.version,
             capabilities=local.declared,

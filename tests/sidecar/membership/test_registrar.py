@@ -52,7 +52,9 @@ async def test_changes_are_told_at_once(control, log, until):
         await until(lambda: control.heartbeats[-1].healthy, 1)
         local.declare("a", capabilities=["echo", "sum"])
         await until(lambda: len(control.registrations) == 2, 1)
-        assert [one.name for one in control.registrations[1].capabilities] == ["echo", "sum"]
+        first, second = control.registrations
+        assert [one.name for one in second.capabilities] == ["echo", "sum"]
+        assert (first.gen, second.gen) == (0, 1), "what we were given is ours as long as control knows it"
     assert log.statuses("register") == ["registered", "changed"]
 
 
