@@ -32,7 +32,7 @@ class Source(Protocol):
 
 class Body:
     __slots__ = ("_chunks", "_dropping", "_paused", "_source", "_waiter", "complete", "error", "on_end",
-                 "on_first_read", "size", "trailers")
+                 "on_first_read", "size", "taken", "trailers")
 
     def __init__(self, source: Source | None = None) -> None:
         self._chunks: list[bytes] = []
@@ -41,6 +41,7 @@ class Body:
         self._dropping = False
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
+        self.taken = 0  # bytes handed over so far
         self.complete = False
         self.error: BaseException | None = None
         self.trailers: list[tuple[bytes, bytes, bytes]] = []
@@ -99,6 +100,7 @@ class Body:
             data = b"".join(chunks)
         if chunks:
             self._chunks = []
+            self.taken += self.size
             self.size = 0
             if self._paused and self._source is not None:
                 self._paused = False

@@ -8,7 +8,7 @@ The request body runs in a task of its own when it is not at hand, so early answ
 import asyncio
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.chunked import frame, last_frame
@@ -19,6 +19,16 @@ from reach_sidecar.http1.message import Field, Response
 
 if TYPE_CHECKING:
     from reach_sidecar.http1.pool import Pool
+
+
+class Readable(Protocol):
+    """A request body as it is sent: read until b"", then its trailers."""
+
+    @property
+    def trailers(self) -> list[Field]: ...
+
+    async def read(self) -> bytes: ...
+
 
 Interim = Callable[[int, list[Field]], None]
 
@@ -75,8 +85,8 @@ class ClientConnection(Connection):
             return False
         return not self._readable.poll(0)
 
-    async def exchange(self, method: bytes, head: bytes, body: bytes | Body, deadline: float, *, chunked: bool = False,
-                       ask_first: bool = False, interim: Interim | None = None) -> Response:
+    async def exchange(self, method: bytes, head: bytes, body: bytes | Readable, deadline: float, *,
+                       chunked: bool = False, ask_first: bool = False, interim: Interim | None = None) -> Response:
         """Send a request and return its answer as soon as its head is here.
 
         `head` is the whole head; with a `Body` it announces a length or (`chunked`) the chunked coding, and with
@@ -121,7 +131,7 @@ class ClientConnection(Connection):
             self._pump = None
         self.abort()
 
-    async def _send_body(self, body: Body, chunked: bool) -> None:
+    async def _send_body(self, body: Readable, chunked: bool) -> None:
         try:
             if self._may_send is not None:
                 await self._may_send

@@ -113,6 +113,11 @@ class HealthChecks:
             self._saw("refused")
             self._wake.set()
 
+    def check_soon(self) -> None:
+        """A call saw its connection break: ask now rather than at the next turn."""
+        self._due = 0.0
+        self._wake.set()
+
     def _local_changed(self) -> None:
         asked = (self._local.address, self._local.health)
         if asked != self._asked:

@@ -1,0 +1,57 @@
+"""One call on its way through the layers: what is known of it so far. Each layer fills in its own part."""
+
+from typing import NamedTuple
+
+from reach_core.problem import Attempt, Executed, worst
+from reach_core.trace import TraceContext
+from reach_sidecar.http1.message import Field, Request
+from reach_sidecar.membership.view import Offer
+from reach_sidecar.policy.naming import Destination
+from reach_sidecar.policy.retry import Result
+
+
+class Timing(NamedTuple):
+    """Where the time of an answered attempt went, in ms (`Server-Timing`)."""
+
+    queue_ms: float
+    agent_ms: float
+    mesh_ms: float
+
+
+class Call:
+    """Times are loop seconds. `span_id` is this hop's span, `parent_id` the one it was called from."""
+
+    __slots__ = ("attempt", "attempts", "caller", "capability", "deadline", "destination", "fields", "key",
+                 "key_given", "offers", "outcome", "parent_id", "path", "queue_ms", "request", "results",
+                 "retries_left", "span_id", "started", "target", "trace")
+
+    def __init__(self, request: Request, started: float) -> None:
+        self.request = request
+        self.started = started
+        self.trace: TraceContext = _NO_TRACE
+        self.span_id = ""
+        self.parent_id: str | None = None
+        self.destination: Destination | None = None
+        self.capability = ""  # as asked for, normalised
+        self.path = b""  # path and query for the agent
+        self.offers: list[Offer] = []
+        self.target = ""  # the agent that was called
+        self.caller = ""
+        self.key = b""
+        self.key_given = False
+        self.deadline = 0.0
+        self.retries_left = 0
+        self.fields: list[Field] = []  # what passes through to the next hop
+        self.attempt = 0  # on the called side: which one this is, as the caller counts
+        self.attempts: list[Attempt] = []
+        self.results: list[Result] = []
+        self.outcome = ""
+        self.queue_ms = 0.0
+
+    @property
+    def executed(self) -> Executed:
+        """What all attempts together may have done."""
+        return worst(attempt.executed for attempt in self.attempts)
+
+
+_NO_TRACE = TraceContext("0" * 32, "0" * 16)

@@ -1,0 +1,121 @@
+"""The last step: the agent itself, over plain HTTP on loopback, within the execution time-out."""
+
+import asyncio
+
+from reach_core.deadline import format_timeout
+from reach_core.peer import Capability
+from reach_core.problem import Problem
+from reach_sidecar.forward import fields
+from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.failure import Refusal
+from reach_sidecar.forward.observe import traceparent
+from reach_sidecar.forward.replay import ReplayedBody
+from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.http1.message import Field, Response
+from reach_sidecar.http1.pool import Pool
+from reach_sidecar.http1.wire import request_head
+from reach_sidecar.membership.health import HealthChecks
+from reach_sidecar.membership.local import LocalAgent, host_and_port
+from reach_sidecar.policy.retry import SAFE_METHODS
+
+# Servers close idle connections when they like: only what was idle very shortly is used again (design §3).
+IDLE_S = 1.0
+IDLE_ONCE_ONLY_S = 0.5
+_CHUNKED = (b"transfer-encoding", b"Transfer-Encoding", b"chunked")
+
+
+class Deliver:
+    def __init__(self, *, local: LocalAgent, health: HealthChecks, limits: Limits) -> None:
+        self._local = local
+        self._health = health
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._pool: Pool | None = None
+        self._address: str | None = None
+
+    async def __call__(self, call: Call, capability: Capability) -> Response:
+        local = self._local
+        repeatable = capability.idempotent or call.request.method in SAFE_METHODS
+        started = self._loop.time()
+        deadline = call.deadline
+        if capability.timeout_s is not None:
+            deadline = min(deadline, started + capability.timeout_s)
+        connection = await self._connect(IDLE_S if repeatable else IDLE_ONCE_ONLY_S, deadline)
+        try:
+            response = await self._exchange(connection, call, deadline)
+        except AnswerTimeout:
+            raise Problem("deadline_exceeded", f"The agent {local.agent_id} did not answer within "
+                          f"{deadline - started:.3g} s; it may still have done the work.") from None
+        except ExchangeBroken:
+            self._health.check_soon()
+            raise Problem("outcome_unknown", f"The agent {local.agent_id} closed the connection before its answer; "
+                          "it may have done the work.") from None
+        except BadAnswer as error:
+            raise Problem("bad_agent_response", f"The agent {local.agent_id} answered with something that is not "
+                          f"HTTP: {error}") from None
+        agent_ms = (self._loop.time() - started) * 1000
+        response.headers = fields.agent_answer(response.headers)
+        response.headers.append(fields.load_field(local.running, local.queued, local.limits.max_concurrency,
+                                                  call.queue_ms, agent_ms))
+        if response.tunnel is not None:
+            response.headers += [(b"connection", b"Connection", b"Upgrade"),
+                                 (b"upgrade", b"Upgrade", call.request.upgrade or b"websocket")]
+        return response
+
+    async def _connect(self, max_idle_s: float, deadline: float) -> ClientConnection:
+        pool = self._current_pool()
+        connection = pool.take_idle(max_idle_s)
+        if connection is not None:
+            return connection
+        try:
+            return await pool.connect(max(0.001, deadline - self._loop.time()))
+        except ConnectFailed as error:
+            self._health.report_refused()
+            raise Refusal("agent_unreachable", f"the agent {self._local.agent_id} cannot be reached: {error}") from None
+
+    def _current_pool(self) -> Pool:
+        address = self._local.address
+        if self._pool is None or address != self._address:
+            if self._pool is not None:
+                self._pool.close()
+            self._address = address
+            self._pool = Pool(*host_and_port(address or ""), self._limits)
+        return self._pool
+
+    async def _exchange(self, connection: ClientConnection, call: Call, deadline: float) -> Response:
+        request = call.request
+        content = ReplayedBody(request.body).for_attempt()
+        headers = self._headers(call, deadline)
+        chunked = False
+        length = request.header(b"content-length")
+        if isinstance(content, bytes):
+            if content or length is not None:
+                headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
+        elif length is not None:
+            headers.append((b"content-length", b"Content-Length", length))
+        else:
+            chunked = True
+            headers.append(_CHUNKED)
+        if request.upgrade is not None:
+            headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
+        head = request_head(request.method, request.target, headers)
+        return await connection.exchange(request.method, head, content, deadline, chunked=chunked,
+                                         interim=request.interim)
+
+    def _headers(self, call: Call, deadline: float) -> list[Field]:
+        authority = (self._address or "").removeprefix("http://").encode()
+        return [
+            (b"host", b"Host", authority),
+            *fields.delivering(call.request.headers, call.request.peer),
+            (b"reach-timeout", b"Reach-Timeout", format_timeout(deadline - self._loop.time())),
+            traceparent(call.trace, call.span_id),
+        ]
+
+    def prune(self, now: float) -> None:
+        if self._pool is not None:
+            self._pool.prune(now, IDLE_S)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()

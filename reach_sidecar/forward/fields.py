@@ -1,0 +1,92 @@
+"""Header fields at each hop: what passes through, what is added, what stops here.
+
+What passes keeps its order, its case and its repetitions. Everything is decided in one pass per hop.
+"""
+
+from collections.abc import Collection, Iterable
+
+from reach_core.headers import HOP_BY_HOP, MESH_ANSWER, SIDECAR_ONLY, TARGETING, named_by_connection
+from reach_sidecar.forward.call import Timing
+from reach_sidecar.http1.message import Field
+
+_ENTERING = HOP_BY_HOP | SIDECAR_ONLY | TARGETING | {b"host", b"traceparent", b"reach-timeout",
+                                                      b"reach-retries-left", b"reach-api-token"}
+_DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal"}
+_AGENT_ANSWER = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
+_MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
+_NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade"})
+
+
+def entering(headers: Iterable[Field], peer: str) -> list[Field]:
+    """From a local client towards the mesh."""
+    return _with_forwarded_for(_passing(headers, _ENTERING), peer)
+
+
+def delivering(headers: Iterable[Field], peer: str) -> list[Field]:
+    """From the mesh towards the agent."""
+    return _with_forwarded_for(_passing(headers, _DELIVERING), peer)
+
+
+def agent_answer(headers: Iterable[Field]) -> list[Field]:
+    """From the agent towards the mesh: an agent cannot speak as a sidecar."""
+    return _passing(headers, _AGENT_ANSWER)
+
+
+def mesh_answer(headers: Iterable[Field]) -> list[Field]:
+    """From the mesh towards the local client."""
+    return _passing(headers, _MESH_ANSWER_END)
+
+
+def passing(headers: Iterable[Field]) -> list[Field]:
+    """Through a plain proxy hop: only what ends at each hop is taken out."""
+    return _passing(headers, HOP_BY_HOP)
+
+
+def _passing(headers: Iterable[Field], stopping: Collection[bytes]) -> list[Field]:
+    kept = []
+    named: frozenset[bytes] = frozenset()
+    for header in headers:
+        lower = header[0]
+        if lower in stopping:
+            if lower == b"connection":
+                named |= named_by_connection(header[2]) - _NEVER_NAMED
+        else:
+            kept.append(header)
+    if named:
+        kept = [header for header in kept if header[0] not in named]
+    return kept
+
+
+def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
+    """Append the client's address, as every proxy on the way does; what is there is never replaced."""
+    if not peer:
+        return headers
+    address = peer.encode()
+    for index in range(len(headers) - 1, -1, -1):
+        lower, name, value = headers[index]
+        if lower == b"x-forwarded-for":
+            headers[index] = (lower, name, b"%b, %b" % (value, address) if value else address)
+            return headers
+    headers.append((b"x-forwarded-for", b"X-Forwarded-For", address))
+    return headers
+
+
+def load_field(running: int, queued: int, limit: int, queue_ms: float, agent_ms: float) -> Field:
+    """What the called side says of itself with every answer between sidecars."""
+    return (b"reach-load", b"Reach-Load", b"%d %d %d %.2f %.2f" % (running, queued, limit, queue_ms, agent_ms))
+
+
+def read_load(value: bytes | None) -> tuple[int, int, float, float] | None:
+    """running, queued, queue_ms, agent_ms of a `Reach-Load` value; None where it is absent or malformed."""
+    if value is None:
+        return None
+    try:
+        running, queued, _, queue_ms, agent_ms = value.split()
+        return int(running), int(queued), float(queue_ms), float(agent_ms)
+    except ValueError:
+        return None
+
+
+def server_timing(timing: Timing) -> Field:
+    return (b"server-timing", b"Server-Timing",
+            b"queue;dur=%.1f, agent;dur=%.1f, mesh;dur=%.1f" % timing)

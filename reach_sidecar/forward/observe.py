@@ -1,0 +1,108 @@
+"""The outermost layer of both stacks: the trace, one log line a hop, the counters.
+
+The line is written when the answer is out, so it can say how many bytes went and whether the caller saw the end.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Protocol
+
+from reach_core.trace import TraceContext, new_context, parse_traceparent, span_of
+from reach_sidecar.forward.call import Call
+from reach_sidecar.http1.message import Field, Request, Response
+
+Layer = Callable[[Call], Awaitable[Response]]
+
+TRACEPARENT = b"traceparent"
+
+
+class CallLog(Protocol):
+    def line(self, record: dict[str, object]) -> None: ...
+
+
+class CallCounters(Protocol):
+    in_flight: dict[str, int]
+
+    def observe_call(self, side: str, capability: str, status: int, outcome: str, seconds: float) -> None: ...
+
+
+class Observe:
+    """`event` is `call` at the caller and `deliver` at the called side; `side` is `out` or `in`."""
+
+    def __init__(self, inner: Layer, *, event: str, side: str, log: CallLog, counters: CallCounters,
+                 random: Random) -> None:
+        self._inner = inner
+        self._event = event
+        self._side = side
+        self._log = log
+        self._counters = counters
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self, request: Request, **known: object) -> Response:
+        """`known` presets attributes of the call, such as its destination."""
+        call = Call(request, self._loop.time())
+        for name, value in known.items():
+            setattr(call, name, value)
+        take_trace(call, self._random)
+        self._counters.in_flight[self._side] += 1
+        try:
+            response = await self._inner(call)
+        except asyncio.CancelledError:
+            call.outcome = "caller_gone"
+            self._record(call, 499, 0, None)
+            raise
+        response.when_sent(lambda sent, error: self._record(call, response.status, sent, error))
+        return response
+
+    def _record(self, call: Call, status: int, bytes_out: int, error: BaseException | None) -> None:
+        seconds = self._loop.time() - call.started
+        detail = None
+        if isinstance(error, asyncio.CancelledError):
+            call.outcome, detail = "caller_gone", "the caller went away before the answer was complete"
+        elif error is not None:
+            call.outcome, detail = "cut_off", str(error)
+        elif not call.outcome:
+            call.outcome = "success" if status < 400 else "answered"
+        self._counters.in_flight[self._side] -= 1
+        self._counters.observe_call(self._side, call.capability, status, call.outcome, seconds)
+        record: dict[str, object] = {
+            "level": "info" if status < 500 else "warn",
+            "event": self._event,
+            "trace_id": call.trace.trace_id,
+            "span_id": call.span_id,
+            "parent_id": call.parent_id,
+            "key": call.key.decode("latin-1"),
+            "caller": call.caller,
+            "target": call.target,
+            "capability": call.capability,
+            "attempt": call.attempt or len(call.attempts),
+            "status": status,
+            "outcome": call.outcome,
+            "ms": round(seconds * 1000, 3),
+            "bytes_in": call.request.body.taken,
+            "bytes_out": bytes_out,
+        }
+        if detail is not None:
+            record["detail"] = detail
+        self._log.line(record)
+
+
+def take_trace(call: Call, random: Random) -> None:
+    """Take over the trace the request brings, or begin one; this hop's span is always new."""
+    headers = call.request.headers
+    given = [value for lower, _, value in headers if lower == TRACEPARENT]
+    context = parse_traceparent(given[0]) if len(given) == 1 else None
+    if context is None:
+        context = new_context(random.getrandbits(192))
+        call.request.headers = [field for field in headers if field[0] not in (TRACEPARENT, b"tracestate")]
+        call.trace, call.span_id = context, context.span_id
+        return
+    call.parent_id = context.span_id
+    call.span_id = span_of(random.getrandbits(64))
+    call.trace = context
+
+
+def traceparent(trace: TraceContext, span_id: str) -> Field:
+    return TRACEPARENT, TRACEPARENT, TraceContext(trace.trace_id, span_id, trace.sampled).header()

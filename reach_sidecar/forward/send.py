@@ -1,0 +1,181 @@
+"""One attempt: the call to one peer's sidecar, and what came of it."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import orjson
+
+from reach_core.deadline import format_timeout
+from reach_core.problem import KINDS, Problem
+from reach_core.trace import span_of
+from reach_sidecar.forward import fields
+from reach_sidecar.forward.call import Call, Timing
+from reach_sidecar.forward.cancel import Canceller
+from reach_sidecar.forward.failure import AttemptFailed
+from reach_sidecar.forward.observe import traceparent
+from reach_sidecar.forward.replay import KEEP_AT_MOST, ReplayedBody
+from reach_sidecar.http1.client import (
+    AnswerTimeout,
+    BadAnswer,
+    ClientConnection,
+    ConnectFailed,
+    ExchangeBroken,
+)
+from reach_sidecar.http1.message import Field, Response
+from reach_sidecar.http1.wire import request_head
+from reach_sidecar.membership.peer import Peer
+from reach_sidecar.membership.view import Offer
+from reach_sidecar.policy.retry import REFUSALS, Result
+
+MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
+MAX_PROBLEM_BYTES = 64 * 1024
+_CHUNKED = (b"transfer-encoding", b"Transfer-Encoding", b"chunked")
+_EXPECT = (b"expect", b"Expect", b"100-continue")
+_FAULT_RESULT: dict[str, Result] = {
+    "deadline_exceeded": "timeout", "outcome_unknown": "broken", "bad_agent_response": "bad_answer",
+}
+
+
+class Send:
+    def __init__(self, *, me: Callable[[], str], random: Random, canceller: Canceller) -> None:
+        self._me = me
+        self._random = random
+        self._canceller = canceller
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self, call: Call, offer: Offer, body: ReplayedBody, attempt: int) -> Response:
+        """Raises AttemptFailed, or Problem where the peer's word is final."""
+        peer = offer.peer
+        started = self._loop.time()
+        connection = await self._connect(call, peer)
+        peer.in_flight += 1
+        try:
+            response = await self._exchange(connection, call, offer, body, attempt)
+            await self._judge(response, peer)
+        except asyncio.CancelledError:
+            peer.in_flight -= 1
+            self._canceller.cancel(peer, call.key)
+            raise
+        except BaseException:
+            peer.in_flight -= 1
+            raise
+        response.when_sent(lambda _, error: self._sent(peer, call, error))
+        self._dress(response, call, offer, attempt, started)
+        return response
+
+    async def _connect(self, call: Call, peer: Peer) -> ClientConnection:
+        connection = peer.pool.take_idle(MESH_IDLE_S)
+        if connection is not None:
+            return connection
+        try:
+            return await peer.pool.connect(max(0.001, call.deadline - self._loop.time()))
+        except ConnectFailed as error:
+            peer.put_out(str(error), self._loop.time())
+            raise AttemptFailed("connect_failed", str(error)) from None
+
+    async def _exchange(self, connection: ClientConnection, call: Call, offer: Offer, body: ReplayedBody,
+                        attempt: int) -> Response:
+        request = call.request
+        content = body.for_attempt()
+        headers = self._headers(call, offer, attempt)
+        chunked = ask_first = False
+        if isinstance(content, bytes):
+            if content or request.header(b"content-length") is not None:
+                headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
+        else:
+            length = request.header(b"content-length")
+            chunked = length is None
+            headers.append(_CHUNKED if length is None else (b"content-length", b"Content-Length", length))
+            # a long body cannot be kept for another attempt: let a refusal come before it is sent
+            ask_first = request.expects_continue or (length is not None and int(length) > KEEP_AT_MOST)
+            if ask_first:
+                headers.append(_EXPECT)
+        if request.upgrade is not None:
+            headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
+        head = request_head(request.method, call.path, headers)
+        try:
+            return await connection.exchange(request.method, head, content, call.deadline, chunked=chunked,
+                                             ask_first=ask_first, interim=request.interim)
+        except ExchangeBroken:
+            raise AttemptFailed("broken", "the connection to its sidecar broke before the answer") from None
+        except AnswerTimeout:
+            raise AttemptFailed("timeout", "no answer within the call's time") from None
+        except BadAnswer as error:
+            raise AttemptFailed("bad_answer", f"its sidecar's answer is not HTTP: {error}") from None
+
+    def _headers(self, call: Call, offer: Offer, attempt: int) -> list[Field]:
+        peer = offer.peer
+        name = b"@" + peer.agent_id.encode() if offer.capability.name == "-" else offer.capability.name.encode()
+        headers = [(b"host", b"Host", peer.entry.address.encode()), *call.fields]
+        headers += (
+            (b"reach-target", b"Reach-Target", name),
+            (b"reach-agent", b"Reach-Agent", peer.agent_id.encode()),
+            (b"reach-caller", b"Reach-Caller", self._me().encode()),
+            (b"reach-attempt", b"Reach-Attempt", b"%d" % attempt),
+            (b"reach-timeout", b"Reach-Timeout", format_timeout(call.deadline - self._loop.time())),
+            (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
+            traceparent(call.trace, span_of(self._random.getrandbits(64))),
+        )
+        if not call.key_given:
+            headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
+        return headers
+
+    async def _judge(self, response: Response, peer: Peer) -> None:
+        """Is this the agent's answer? Raises what its sidecar says instead."""
+        refused = fault = load = None
+        for lower, _, value in response.headers:
+            if lower == b"reach-load":
+                load = fields.read_load(value)
+            elif lower == b"reach-refused":
+                refused = value.decode("latin-1")
+            elif lower == b"reach-fault":
+                fault = value.decode("latin-1")
+        if load is not None:
+            peer.hear_load(load[0], load[1], self._loop.time())
+        if refused is None and fault is None:
+            return
+        document = await _problem_of(response)
+        detail = str(document.get("detail", "")).rstrip(".")
+        if refused in REFUSALS:
+            raise AttemptFailed(refused, detail or f"its sidecar refused: {refused}")  # type: ignore[arg-type]
+        if fault in _FAULT_RESULT:
+            raise AttemptFailed(_FAULT_RESULT[fault], detail)
+        code = fault if fault in KINDS else "bad_gateway"
+        raise Problem(code, f"{detail or 'Its sidecar gave no reason'}.", agent=peer.agent_id)
+
+    def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, started: float) -> None:
+        """What the caller learns about the way (design, "Headers": in the answer)."""
+        load = fields.read_load(response.header(b"reach-load"))
+        queue_ms, agent_ms = (load[2], load[3]) if load is not None else (0.0, 0.0)
+        total_ms = (self._loop.time() - started) * 1000
+        timing = Timing(queue_ms, agent_ms, max(0.0, total_ms - queue_ms - agent_ms))
+        headers = fields.mesh_answer(response.headers)
+        headers += (
+            (b"reach-trace-id", b"Reach-Trace-Id", call.trace.trace_id.encode()),
+            (b"reach-agent", b"Reach-Agent", offer.peer.agent_id.encode()),
+            (b"reach-attempts", b"Reach-Attempts", b"%d" % attempt),
+            (b"reach-matched", b"Reach-Matched", offer.matched.encode()),
+            fields.server_timing(timing),
+        )
+        if response.tunnel is not None and response.status == 101:
+            headers += [(b"connection", b"Connection", b"Upgrade"),
+                        (b"upgrade", b"Upgrade", call.request.upgrade or b"websocket")]
+        response.headers = headers
+
+    def _sent(self, peer: Peer, call: Call, error: BaseException | None) -> None:
+        peer.in_flight -= 1
+        if isinstance(error, asyncio.CancelledError):
+            self._canceller.cancel(peer, call.key)
+
+
+async def _problem_of(response: Response) -> dict[str, object]:
+    body = response.body
+    raw = body if isinstance(body, bytes) else await body.collect(MAX_PROBLEM_BYTES)
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+

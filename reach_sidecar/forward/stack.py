@@ -1,0 +1,52 @@
+"""The two stacks, outermost layer first. The order is the behaviour.
+
+    calling side:  observe -> rescue -> target -> attempt -> send
+    called side:   observe -> rescue -> admit -> deliver
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from reach_core.problem import Problem
+from reach_sidecar.forward.admit import Admit, Room
+from reach_sidecar.forward.attempt import Attempt
+from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.deliver import Deliver
+from reach_sidecar.forward.failure import mesh_mark
+from reach_sidecar.forward.fields import load_field
+from reach_sidecar.forward.observe import Observe
+from reach_sidecar.forward.rescue import Rescue
+from reach_sidecar.forward.send import Send
+from reach_sidecar.forward.target import Target
+from reach_sidecar.http1.message import Field
+from reach_sidecar.membership.local import LocalAgent
+from reach_sidecar.membership.view import PeerView
+from reach_sidecar.policy.pick import Weights
+from reach_sidecar.telemetry.log import LogWriter
+from reach_sidecar.telemetry.metrics import Metrics
+
+
+def outbound_stack(*, local: LocalAgent, view: PeerView, canceller: Canceller, weights: Weights,
+                   default_timeout_s: float, log: LogWriter, metrics: Metrics, random: Random) -> Observe:
+    """The calling side."""
+    send = Send(me=lambda: local.agent_id, random=random, canceller=canceller)
+    attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics)
+    target = Target(attempt, view=view, default_timeout_s=default_timeout_s)
+    rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
+    return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
+
+
+def mesh_stack(*, local: LocalAgent, deliver: Deliver, room: Room, running: RunningCalls,
+               default_timeout_s: float, log: LogWriter, metrics: Metrics, random: Random) -> Observe:
+    """The called side."""
+    admit = Admit(deliver, local=local, room=room, running=running, default_timeout_s=default_timeout_s)
+    rescue = Rescue(admit, proxy=lambda: local.agent_id, log=log, mark=_marks(local))
+    return Observe(rescue, event="deliver", side="in", log=log, counters=metrics, random=random)
+
+
+def _marks(local: LocalAgent) -> Callable[[Problem], list[Field]]:
+    def marks(problem: Problem) -> list[Field]:
+        load = load_field(local.running, local.queued, local.limits.max_concurrency, 0.0, 0.0)
+        return [*mesh_mark(problem), load]
+
+    return marks

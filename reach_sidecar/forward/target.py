@@ -1,0 +1,94 @@
+"""Whom the call is for: from the name it was asked by to the agents that offer it.
+
+Names that nobody offers are answered here at once, with names that are near.
+"""
+
+import asyncio
+import secrets
+
+from reach_core.deadline import parse_timeout
+from reach_core.names import normalise
+from reach_core.peer import Capability
+from reach_core.problem import Problem
+from reach_sidecar.forward import fields
+from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.observe import Layer
+from reach_sidecar.http1.message import Response
+from reach_sidecar.membership.view import Offer, PeerView
+from reach_sidecar.policy.attributes import first_unmet, parse_requirements
+from reach_sidecar.policy.naming import Destination
+from reach_sidecar.policy.retry import CHAIN_RETRIES
+
+NO_CAPABILITY = Capability(name="-")  # a call that names an agent asks for none in particular
+
+
+class Target:
+    def __init__(self, inner: Layer, *, view: PeerView, default_timeout_s: float) -> None:
+        self._inner = inner
+        self._view = view
+        self._default_timeout_s = default_timeout_s
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self, call: Call) -> Response:
+        destination = call.destination
+        assert destination is not None
+        call.offers = self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
+        path = destination.path
+        if path is None:
+            path = call.offers[0].capability.path.encode() + destination.query
+        call.path = path
+        self._read_budget(call)
+        call.fields = fields.entering(call.request.headers, call.request.peer)
+        return await self._inner(call)
+
+    def _agent(self, destination: Destination) -> list[Offer]:
+        peer = self._view.peer(destination.name)
+        if peer is None:
+            raise Problem("no_such_agent", f"No agent has the id {destination.name!r} in the table of this sidecar."
+                          + _suggest(self._view.near_agents(destination.name)))
+        return [Offer(peer, NO_CAPABILITY, "exact")]
+
+    def _capability(self, destination: Destination, call: Call) -> list[Offer]:
+        call.capability = normalise(destination.name)
+        offers = self._view.offers(call.capability)
+        if not offers:
+            near = self._view.near(destination.name)
+            raise Problem("no_such_capability", f"No agent declares the capability {destination.name!r}."
+                          + (_suggest(near) or " `reach peers` shows what is declared."), extra={"near": near})
+        require = call.request.header(b"reach-require")
+        return offers if require is None else _meeting(offers, require, destination.name)
+
+    def _read_budget(self, call: Call) -> None:
+        timeout_s = self._default_timeout_s
+        call.retries_left = CHAIN_RETRIES
+        for lower, _, value in call.request.headers:
+            if lower == b"reach-timeout":
+                try:
+                    timeout_s = parse_timeout(value)
+                except ValueError as error:
+                    raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
+            elif lower == b"idempotency-key":
+                call.key, call.key_given = value, True
+            elif lower == b"reach-retries-left" and value.isdigit():
+                call.retries_left = min(CHAIN_RETRIES, int(value[:3]))
+        call.deadline = call.started + timeout_s
+        if not call.key:
+            call.key = secrets.token_hex(16).encode()
+
+
+def _meeting(offers: list[Offer], require: bytes, name: str) -> list[Offer]:
+    """The offers whose attributes meet `Reach-Require`. Raises Problem, saying what each one lacks."""
+    try:
+        wanted = parse_requirements(require.decode("latin-1"))
+    except ValueError as error:
+        raise Problem("bad_request", f"Reach-Require: {error}.") from None
+    unmet = [(offer, first_unmet(wanted, offer.capability.attributes)) for offer in offers]
+    fitting = [offer for offer, missing in unmet if missing is None]
+    if not fitting:
+        reasons = "; ".join(f"{offer.peer.agent_id}: {missing} is not met" for offer, missing in unmet[:10])
+        raise Problem("no_agent_available", f"No agent that offers {name!r} has the required attributes: {reasons}.")
+    return fitting
+
+
+def _suggest(near: list[str]) -> str:
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
