@@ -56,6 +56,9 @@ def main(
     except ValueError as error:
         raise click.UsageError(f"--only: {error}") from error
     preset = QUICK if quick else FULL
+    if quick and not only:
+        slow = {measure.name for measure in MEASURES if measure.slow}
+        chosen = tuple(figure for figure in chosen if figure.measure not in slow)
     systems = tuple(name for name in SYSTEMS if name not in without)
     document, results = _measure(
         chosen, systems, int(times or preset["rounds"]), float(seconds or preset["seconds"]), preset["warm_up_s"]
@@ -78,6 +81,7 @@ def _measure(
 ) -> tuple[dict[str, Any], list[figures.Result]]:
     progress = Progress()
     wanted = {figure.measure for figure in chosen}
+    measures = [measure for measure in MEASURES if measure.name in wanted]
     started = datetime.now(UTC).isoformat(timespec="seconds")
     busy = machine.busy_share(1.0)
     if busy > 0.1:
@@ -85,7 +89,7 @@ def _measure(
     stolen, ticks = machine.stolen_ticks()
     try:
         with standing(systems, seconds, warm_up_s, progress) as rig:
-            samples = rounds.interleave(rig, [m for m in MEASURES if m.name in wanted], times, progress)
+            samples = rounds.interleave(rig, measures, times, progress)
     except BenchError as error:
         progress.clear()
         raise click.ClickException(str(error)) from error

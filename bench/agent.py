@@ -1,8 +1,9 @@
 """The agent behind both pairs: bare asyncio callbacks, so that it costs far less than a hop.
 
 Any path answers 1 KiB of JSON once the whole body (`Content-Length`) has come in, except
-`/bytes/N` (N bytes, as fast as they are taken) and `/stream` (chunked: head and first chunk at once, the
-second chunk 20 ms later). Bodies are counted, never kept. Run as `python -m bench.agent READY_FILE`.
+`/bytes/N` (N bytes, as fast as they are taken), `/stream` (chunked: head and first chunk at once, the
+second chunk 20 ms later) and `/work` (answers after 3 s). Bodies are counted, never kept.
+Run as `python -m bench.agent READY_FILE`.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-e
 STREAM_CHUNK = b"e\r\ndata: chunk 1\n\r\n"
 STREAM_END = b"e\r\ndata: chunk 2\n\r\n0\r\n\r\n"
 STREAM_PAUSE_S = 0.02
+WORK_S = 3.0
 PIECE = bytes(64 << 10)
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _BYTES_PATH = re.compile(rb"[A-Z]+ /bytes/(\d+)[ ?]")
@@ -73,6 +75,8 @@ class Connection(asyncio.Protocol):
         elif b" /stream" in self.request_line:
             self.transport.write(STREAM_HEAD + STREAM_CHUNK)
             asyncio.get_running_loop().call_later(STREAM_PAUSE_S, self.transport.write, STREAM_END)
+        elif b" /work" in self.request_line:
+            asyncio.get_running_loop().call_later(WORK_S, self.transport.write, ANSWER)
         else:
             self.transport.write(ANSWER)
 
@@ -92,7 +96,7 @@ class Connection(asyncio.Protocol):
 
 async def serve(ready_file: Path) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", 0)
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=4096)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

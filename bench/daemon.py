@@ -70,9 +70,13 @@ class Daemon:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"
 
-    def end(self) -> None:
+    def ask_to_end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.ask_to_end()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(END_WITHIN_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):

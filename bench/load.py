@@ -5,9 +5,9 @@ A closed loop waits for a slow answer before it asks again and so never sees the
 also when no connection was free or this process itself was late. Lateness of its own hits direct calls as
 well, and *added* latency is the difference.
 
-A plain loop on select(2), since its timeout counts in microseconds: epoll and uvloop timers count in
-milliseconds, which is more than the figures measured. Run as
-`python -m bench.load HOST:PORT PATH RATE SECONDS CONNECTIONS`; prints one JSON object.
+A plain loop on epoll and a timerfd: time-outs of epoll itself and uvloop's timers count in milliseconds,
+which is more than the figures measured. Run as
+`python -m bench.load HOST:PORT PATH RATE SECONDS CONNECTIONS [cold]`; prints one JSON object.
 """
 
 import contextlib
@@ -18,15 +18,18 @@ import random
 import re
 import select
 import socket
+import statistics
 import sys
 import time
 from collections import deque
 
+from bench.timer import Timer
 from bench.wrk import REQUEST_BODY
 
 _PR_SET_TIMERSLACK = 29
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
-ANSWERS_WITHIN_S = 5.0
+ANSWERS_WITHIN_S = 10.0
+START_S = 0.05
 
 
 def plan(rate: float, seconds: float, seed: int = 1) -> list[float]:
@@ -83,64 +86,89 @@ class Connection:
         return self.answer.startswith(b"HTTP/1.1 200")
 
 
-def run(address: str, path: str, times: list[float], connections: int) -> dict[str, float]:
-    """Send by the plan. Returns calls, seconds, failed, broken, and p50_ms, p99_ms, max_ms."""
-    host, _, port = address.rpartition(":")
-    body = REQUEST_BODY.encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    request = head.encode() + b"\r\n\r\n" + body
-    free = deque(Connection(host, int(port), request) for _ in range(connections))
-    for one in free:  # every connection has been used once before it counts
-        one.send(0.0)
-        select.select([one.socket], [], [], 5)
-        while one.receive() is None:
-            select.select([one.socket], [], [], 5)
-    busy: dict[socket.socket, Connection] = {}
-    latencies_s: list[float] = []
-    failed = broken = sent = 0
+class Sender:
+    """Carries a plan out over `connections` kept-alive connections, and notes each call's latency."""
+
+    def __init__(self, address: str, path: str, connections: int) -> None:
+        host, _, port = address.rpartition(":")
+        body = REQUEST_BODY.encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+        request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        self.free = deque(Connection(host, int(port), request) for _ in range(connections))
+        self.busy: dict[int, Connection] = {}
+        self.latencies_s: list[float] = []
+        self.failed = self.broken = 0
+        self.timer = Timer()
+        self.epoll = select.epoll()
+        self.epoll.register(self.timer.descriptor, select.EPOLLIN | select.EPOLLET)
+        for one in self.free:
+            self.epoll.register(one.socket.fileno(), select.EPOLLIN)
+
+    def prime(self) -> None:
+        """Use every connection once, so that no connect or first call counts."""
+        self.run([0.0] * len(self.free))
+        self.latencies_s.clear()
+
+    def run(self, times: list[float]) -> None:
+        sent, start_s = 0, time.perf_counter() + START_S
+        deadline_s = start_s + times[-1] + ANSWERS_WITHIN_S
+        while (sent < len(times) or self.busy) and (self.free or self.busy):
+            now_s = time.perf_counter()
+            if now_s > deadline_s:
+                break
+            while self.free and sent < len(times) and start_s + times[sent] <= now_s:
+                self._send(self.free.popleft(), start_s + times[sent])
+                sent += 1
+            if self.free and sent < len(times):
+                self.timer.set(start_s + times[sent] - time.perf_counter())
+            for descriptor, _ in self.epoll.poll(0.5):
+                if descriptor in self.busy:
+                    self._take(descriptor)
+        self.broken += len(self.busy) + len(times) - sent
+
+    def _send(self, one: Connection, intended_s: float) -> None:
+        try:
+            one.send(intended_s)
+        except OSError:
+            self.broken += 1
+            one.socket.close()
+        else:
+            self.busy[one.socket.fileno()] = one
+
+    def _take(self, descriptor: int) -> None:
+        one = self.busy[descriptor]
+        try:
+            success = one.receive()
+        except OSError:
+            self.broken += 1
+            del self.busy[descriptor]
+            one.socket.close()
+            return
+        if success is not None:
+            self.latencies_s.append(time.perf_counter() - one.intended_s)
+            self.failed += not success
+            del self.busy[descriptor]
+            self.free.append(one)
+
+    def result(self, seconds: float) -> dict[str, float]:
+        """calls, seconds, failed, broken; mean_ms, p50_ms, p95_ms, p99_ms, max_ms of the answered calls."""
+        ordered = sorted(self.latencies_s) or [0.0]
+        found = {"calls": len(self.latencies_s), "seconds": seconds, "failed": self.failed, "broken": self.broken}
+        percents = {f"p{percent}_ms": percentile(ordered, percent) * 1000 for percent in (50, 95, 99)}
+        return found | percents | {"mean_ms": statistics.fmean(ordered) * 1000, "max_ms": ordered[-1] * 1000}
+
+
+def main(address: str, path: str, rate: float, seconds: float, connections: int, cold: bool) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000)  # ns; 50 µs otherwise
+    sender = Sender(address, path, connections)
+    if not cold:
+        sender.prime()
     gc.disable()
-    start_s = time.perf_counter() + 0.05
-    deadline_s = start_s + times[-1] + ANSWERS_WITHIN_S
-    while sent < len(times) or busy:
-        now_s = time.perf_counter()
-        if now_s > deadline_s or not (free or busy):
-            break
-        while free and sent < len(times) and start_s + times[sent] <= now_s:
-            one = free.popleft()
-            one.send(start_s + times[sent])
-            busy[one.socket] = one
-            sent += 1
-        wait_s = start_s + times[sent] - time.perf_counter() if free and sent < len(times) else 0.5
-        ready, _, _ = select.select(list(busy), [], [], max(0.0, wait_s))
-        for readable in ready:
-            one = busy[readable]
-            try:
-                success = one.receive()
-            except OSError:
-                broken += 1
-                del busy[readable]
-                continue
-            if success is not None:
-                latencies_s.append(time.perf_counter() - one.intended_s)
-                failed += not success
-                del busy[readable]
-                free.append(one)
-    broken += len(busy) + len(times) - sent
-    latencies_s.sort()
-    return {
-        "calls": len(latencies_s),
-        "seconds": times[-1],
-        "failed": failed,
-        "broken": broken,
-        "p50_ms": percentile(latencies_s, 50) * 1000,
-        "p99_ms": percentile(latencies_s, 99) * 1000,
-        "max_ms": latencies_s[-1] * 1000,
-    }
+    sender.run(plan(rate, seconds))
+    print(json.dumps(sender.result(seconds)))
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000)  # ns; 50 µs otherwise
-        where, at, rate_text, seconds_text, connections_text = sys.argv[1:]
-        schedule = plan(float(rate_text), float(seconds_text))
-        print(json.dumps(run(where, at, schedule, int(connections_text))))
+        where, at, per_s, length_s, number, *rest = sys.argv[1:]
+        main(where, at, float(per_s), float(length_s), int(number), rest == ["cold"])

@@ -1,13 +1,12 @@
 """What is measured: each measure takes one sample of one system, `rounds.interleave` decides when."""
 
-import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import accounting, footprint, stream, wrk
-from bench.daemon import ROOT, BenchError, python_module
+from bench import accounting, fleet, footprint, stream, wrk
+from bench.daemon import BenchError
+from bench.offer import offer
 from bench.pair import Pair
 
 Sample = dict[str, float]
@@ -33,12 +32,13 @@ class Rig:
 
 @dataclass(frozen=True)
 class Measure:
-    """`take` samples one system of the rig; `share` of the asked rounds is enough where little varies."""
+    """`take` samples one system of the rig; a `share` of the asked rounds is enough where little varies."""
 
     name: str
     take: Callable[[Rig, str], Sample]
     systems: tuple[str, ...] = SYSTEMS
     share: float = 1.0
+    slow: bool = False  # not in a quick run
 
 
 def _closed_loop(connections: int) -> Callable[[Rig, str], Sample]:
@@ -58,21 +58,20 @@ def _closed_loop(connections: int) -> Callable[[Rig, str], Sample]:
 
 def _open_loop(rig: Rig, system: str) -> Sample:
     pair = rig.pairs[system]
-    shape = (str(OPEN_LOOP_RATE), str(rig.seconds), str(OPEN_LOOP_CONNECTIONS))
-    command = python_module("bench.load", pair.address, f"{pair.prefix}/process", *shape)
     booked = accounting.cpu_ns_of(pair.pids)
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=rig.seconds + 60, check=False
-    )
+    found = offer(pair.address, f"{pair.prefix}/process", OPEN_LOOP_RATE, rig.seconds, OPEN_LOOP_CONNECTIONS)
     booked = accounting.cpu_ns_of(pair.pids) - booked
-    if done.returncode:
-        raise BenchError(f"the open-loop load on {system} failed:\n{done.stderr.strip()}")
-    load = wrk.Load(**json.loads(done.stdout))
-    load.require_clean(system)
-    sample = {"p50_ms": load.p50_ms, "p99_ms": load.p99_ms}
+    if found["failed"] or found["broken"]:
+        raise BenchError(f"{system} lost calls at {OPEN_LOOP_RATE} calls/s: {found}")
+    sample = {"p50_ms": found["p50_ms"], "p99_ms": found["p99_ms"]}
     if pair.hops:
-        sample["cpu_us"] = booked / 1000 / load.calls / len(pair.hops)
+        sample["cpu_us"] = booked / 1000 / found["calls"] / len(pair.hops)
     return sample
+
+
+def _fleet(rig: Rig, system: str) -> Sample:
+    assert rig.control is not None
+    return fleet.measure(rig.agent, rig.control, rig.directory)
 
 
 def _first_chunk(rig: Rig, system: str) -> Sample:
@@ -97,4 +96,5 @@ MEASURES = (
     Measure("closed1", _closed_loop(1)),
     Measure("open500", _open_loop),
     Measure("closed16", _closed_loop(16)),
+    Measure("fleet", _fleet, systems=("reach",), share=0.2, slow=True),
 )

@@ -16,14 +16,17 @@ ROUTABLE_WITHIN_S = 30.0
 LOCAL = "127.0.0.1:0"
 
 
-def sidecar_config(agent_id: str, agent: str, control: str, state: Path, serves: bool) -> dict[str, Any]:
+def sidecar_config(
+    agent_id: str, agent: str, control: str, state: Path, serves: str | None, max_concurrency: int = 64
+) -> dict[str, Any]:
     """Logging as JSON, the log store, tracing, metrics and deduplication in memory are all on."""
-    echo = {"name": "echo", "attributes": {"language": ["en"]}, "dedup": "memory"}
+    served = {"name": serves, "attributes": {"language": ["en"]}, "dedup": "memory"}
     return {
         "agent": {
             "id": agent_id,
             "address": f"http://{agent}",
-            "capabilities": [echo] if serves else [],
+            "max_concurrency": max_concurrency,
+            "capabilities": [served] if serves else [],
         },
         "control": [f"http://{control}"],
         "listen": {"outbound": LOCAL, "mesh": LOCAL, "admin": LOCAL},
@@ -62,7 +65,7 @@ def start_pair(agent_address: str, control: str, directory: Path, stack: ExitSta
     """Caller's sidecar → called agent's sidecar → agent, once a call has gone through. All end with `stack`."""
     hops: list[Daemon] = []
     outbound = ""
-    for name, serves in (("reach-b", True), ("reach-a", False)):
+    for name, serves in (("reach-b", "echo"), ("reach-a", None)):
         config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves)
         daemon, ready = start("sidecar", name, config, directory)
         stack.enter_context(daemon)
@@ -79,3 +82,12 @@ def _call(pair: Pair) -> bool | None:
     except OSError:
         return None
     return True if status == 200 else None
+
+
+def callable_agents(pair: Pair, capability: str) -> int:
+    """How many agents the calling sidecar would call for `capability` now."""
+    try:
+        agents = fetch.get_json(pair.address, f"/v1/agents?capability={capability}")["agents"]
+    except (OSError, ValueError, KeyError):
+        return 0
+    return sum(1 for agent in agents if not agent["excluded"])

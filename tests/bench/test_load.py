@@ -1,6 +1,3 @@
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -56,12 +53,29 @@ def slow_server() -> Iterator[str]:
 
 def test_latency_counts_the_wait_for_a_connection(slow_server: str) -> None:
     """Ten calls at once on one connection: the last was meant to leave nine answers ago."""
-    code = (
-        "import json; from bench import load; "
-        f"print(json.dumps(load.run({slow_server!r}, '/', [0.0] * 10, 1)))"
-    )  # a process of its own, since run() switches the garbage collector off
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
-    found = json.loads(done.stdout)
+    sender = load.Sender(slow_server, "/", connections=1)
+    sender.run([0.0] * 10)
+    found = sender.result(seconds=0.2)
+    for one in sender.free:
+        one.socket.close()
     assert (found["calls"], found["failed"], found["broken"]) == (10, 0, 0)
     assert found["max_ms"] >= 200
     assert 80 <= found["p50_ms"] < found["max_ms"]
+
+
+def test_priming_is_not_counted(slow_server: str) -> None:
+    sender = load.Sender(slow_server, "/", connections=1)
+    sender.prime()
+    assert sender.latencies_s == []
+    sender.run([0.0, 0.001])
+    assert len(sender.latencies_s) == 2
+    sender.free[0].socket.close()
+
+
+def test_calls_without_an_answer_are_broken() -> None:
+    listener = create_server(("127.0.0.1", 0))
+    sender = load.Sender(f"127.0.0.1:{listener.getsockname()[1]}", "/", connections=1)
+    listener.accept()[0].close()
+    sender.run([0.0, 0.001])
+    assert sender.result(seconds=0.1)["broken"] == 2
+    listener.close()

@@ -1,0 +1,73 @@
+"""Many agents with slow work: 100 sidecars that serve, one that calls, 1,000 calls a second, 3 s of work each.
+
+About 3,000 calls are on their way at any time, of the 4,000 that the agents take. One process plays all the agents
+(it only waits); every sidecar is a real one.
+"""
+
+import resource
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import reach
+from bench.agent import WORK_S
+from bench.daemon import BenchError, Daemon
+from bench.offer import offer
+from bench.pair import Pair
+
+AGENTS = 100
+MAX_CONCURRENCY = 40
+RATE = 1000
+SECONDS = 15.0
+CONNECTIONS = 4000
+READY_WITHIN_S = 240.0
+DESCRIPTORS = 20_000
+
+
+def measure(agent: str, control: str, directory: Path) -> dict[str, float]:
+    """{lost: calls without a 200, p95_overhead_ms: latency beyond the work, overhead_percent: its mean share}."""
+    _allow_descriptors()
+    with ExitStack() as stack:
+        caller = _start(agent, control, directory, stack)
+        found = offer(caller.address, "/to/work/work", RATE, SECONDS, CONNECTIONS, cold=True)
+    work_ms = WORK_S * 1000
+    return {
+        "lost": found["failed"] + found["broken"],
+        "p95_overhead_ms": found["p95_ms"] - work_ms,
+        "overhead_percent": (found["mean_ms"] - work_ms) / found["mean_ms"] * 100,
+    }
+
+
+def _start(agent: str, control: str, directory: Path, stack: ExitStack) -> Pair:
+    daemons: list[Daemon] = []
+    looks = []
+    for number in range(AGENTS + 1):
+        name, serves = (f"worker-{number}", "work") if number else ("fleet-caller", None)
+        state = directory / f"state-{name}"
+        config = reach.sidecar_config(name, agent, control, state, serves, MAX_CONCURRENCY)
+        daemon, look = reach.start("sidecar", name, config, directory)
+        daemons.append(stack.enter_context(daemon))
+        looks.append(look)
+    stack.callback(_ask_all_to_end, daemons)  # at once, before each is waited for
+    ready = [daemon.wait_for(look, "ready", READY_WITHIN_S) for daemon, look in zip(daemons, looks, strict=True)]
+    caller = Pair("fleet", str(ready[0]["outbound"]), "/to/work", (daemons[0],))
+    daemons[0].wait_for(lambda: _sees_all(caller), f"aware of all {AGENTS} agents", READY_WITHIN_S)
+    return caller
+
+
+def _sees_all(caller: Pair) -> bool | None:
+    found = reach.callable_agents(caller, "work")
+    return True if found == AGENTS else None
+
+
+def _ask_all_to_end(daemons: list[Daemon]) -> None:
+    for daemon in daemons:
+        daemon.ask_to_end()
+
+
+def _allow_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if wanted < 2 * CONNECTIONS:
+        raise BenchError(f"{hard} open files are too few for {CONNECTIONS} calls at once: raise `ulimit -Hn`.")
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
