@@ -1,6 +1,7 @@
 """`reach logs`: what this sidecar wrote about a trace, one line an event."""
 
 import sys
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -32,17 +33,28 @@ def command(
     as_json = as_json or not is_terminal(sys.stdout)
     query = {"trace_id": trace_id, "since": since, "level": level, "follow": "1" if follow else None}
     with door.open("/v1/logs", query, timeout_s=None if follow else 30.0) as answer:
-        lines = (data.encode() for _, data in server_sent_events(answer)) if follow else iter(answer)
+        lines = _followed(answer) if follow else iter(answer)
         found = False
         for line in lines:
             if line.strip():
                 found = True
                 click.echo(line.rstrip(b"\n") if as_json else _readable(line).rstrip("\n"))
     if follow:
-        raise Failed(f"The sidecar at {door.url} was stopped, and the log with it. Run the command again.")
+        raise Failed(f"The sidecar at {door.url} was stopped, and its log with it.")
     if not found:
         where = f" of trace {trace_id}" if trace_id else ""
         say(f"This sidecar has no log line{where}. Another one may: name it with --admin URL.")
+
+
+def _followed(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a followed log, until the sidecar ends it; says where it had to leave some out."""
+    for event, data in server_sent_events(stream):
+        if event == "gap":
+            say(f"reach: this terminal is too slow: lines were left out here ({data}).")
+        elif event == "end":
+            return
+        else:
+            yield data.encode()
 
 
 def _readable(line: bytes) -> str:

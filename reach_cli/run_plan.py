@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,9 +15,7 @@ import msgspec
 from reach_cli.failure import Failed
 from reach_cli.run_directory import state_home
 from reach_cli.run_ports import free_port, holder, is_free
-
-if TYPE_CHECKING:
-    from reach_sidecar.config import SidecarConfig
+from reach_sidecar.config import ListenConfig, SidecarConfig, complete, sidecar_from_flags
 
 INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "bash", "sh", "java", "uv", "poetry", "npx")
 # How often a locked id or a busy port is stepped over before giving up.
@@ -30,14 +28,13 @@ class Plan:
 
     agent_id: str
     port: int
-    config: "SidecarConfig"
+    config: SidecarConfig
     state_dir: Path
     lock: IO[str]
-    id_was_given: bool
 
 
 def make_plan(
-    base: "SidecarConfig | None",
+    base: SidecarConfig | None,
     command: Sequence[str],
     *,
     agent_id: str | None,
@@ -52,12 +49,11 @@ def make_plan(
     Without a port the agent is offered a free one; which one is tried first depends on the directory and the
     command alone, so that an agent keeps its port, its id and its state from one run to the next.
     """
-    from reach_sidecar.config import sidecar_from_flags
-
     env = os.environ if env is None else env
     given_agent = base.agent if base is not None else None
     agent_id = agent_id or (given_agent.id if given_agent else None)
-    port = port or _port_of(given_agent.address if given_agent else None)
+    port_of_file = _port_of(given_agent.address if given_agent else None)
+    port = port or port_of_file
     if port is not None and not is_free(port):
         if not auto_ports:
             who = holder(port)
@@ -73,16 +69,20 @@ def make_plan(
         chosen = port or free_port(first, frozenset(taken))
         taken.add(chosen)
         identity = agent_id or f"{stem}-{_digest(directory, str(chosen))[:2].hex()}"
-        config = sidecar_from_flags(base=base, agent_id=identity, port=chosen, capabilities=capabilities)
+        # An address in the file stays as it is written there.
+        told = None if chosen == port_of_file else chosen
+        config = sidecar_from_flags(base=base, agent_id=identity, port=told, capabilities=capabilities)
         state_dir = Path(config.state_dir) if config.state_dir else state_home(env) / identity
         lock = _lock(state_dir)
         if lock is not None:
-            config = msgspec.structs.replace(config, state_dir=str(state_dir))
+            # An id that was made up gives way to the one the agent registers itself with.
+            made_up = agent_id is None
+            config = msgspec.structs.replace(config, id=identity, provisional=made_up, state_dir=str(state_dir))
             if controls:
                 config = msgspec.structs.replace(config, control=list(controls))
             if auto_ports:
                 config = msgspec.structs.replace(config, listen=_any_port(config))
-            return Plan(identity, chosen, config, state_dir, lock, agent_id is not None)
+            return Plan(identity, chosen, complete(config, env, root=False), state_dir, lock)
         if agent_id is not None or port is not None or (base is not None and base.state_dir):
             raise Failed(
                 f"{identity!r} is running already: its state in {state_dir} is locked by {_locker(state_dir)}. Stop "
@@ -128,7 +128,7 @@ def _port_of(address: str | None) -> int | None:
     return urlsplit(address).port or 80 if address else None
 
 
-def _any_port(config: "SidecarConfig") -> object:
+def _any_port(config: SidecarConfig) -> ListenConfig:
     """The same hosts, any free port each."""
     listen = config.listen
     free = {

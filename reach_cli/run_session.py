@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
+
+from reach_sidecar.app import Sidecar
 
 from reach_cli.failure import Failed
 from reach_cli.run_agent import AgentProcess, forward_signals
@@ -19,9 +21,6 @@ from reach_cli.run_directory import forget, note
 from reach_cli.run_environment import agent_environment
 from reach_cli.run_plan import Plan
 from reach_cli.run_ports import holder
-
-if TYPE_CHECKING:
-    from reach_sidecar.app import Sidecar
 
 PORT_POLL_S = 0.05
 PORT_HINT_AFTER_S = 15.0
@@ -98,8 +97,6 @@ class Session:
             await self._stop_sidecar()
 
     async def _start_sidecar(self) -> Mapping[str, str]:
-        from reach_sidecar.app import Sidecar
-
         self.sidecar = Sidecar(self.plan.config)
         try:
             addresses: Mapping[str, str] = await self.sidecar.start()

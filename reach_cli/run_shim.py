@@ -130,8 +130,8 @@ class Shim:
                 signals = _received(self.control)
                 if not signals:
                     break
-                for number in signals:
-                    self.forward(number)
+                for received in signals:
+                    self.forward(received)
         end_all(self.agent)
         self.give_terminal(self.owner_group)
         return 128 + signal.SIGKILL if self.code is None else self.code
