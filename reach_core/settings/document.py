@@ -93,7 +93,7 @@ def compose(text: str, file: str) -> yaml.Node:
         node = loader.get_single_node()
     except yaml.reader.ReaderError as error:
         line, column = _place(text, error.position)
-        message = f"the character U+{ord(error.character):04X} cannot stand in a YAML file"
+        message = f"the character U+{ord(error.character) if isinstance(error.character, str) else error.character:04X} cannot stand in a YAML file"
         raise ConfigError([Complaint(file, line, column, message)]) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_syntax(error, text, file)]) from None
@@ -117,6 +117,8 @@ def _place(text: str, index: int) -> tuple[int, int]:
 def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Complaint:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or error.context or "not valid YAML"
+    if problem == "could not find expected ':'" and error.context_mark is not None:
+        mark = error.context_mark  # the line itself, not where the scanner gave up on it
     for pattern, plainer in _PLAINER:
         match = re.fullmatch(pattern, problem, re.DOTALL)
         if match:
@@ -128,6 +130,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Complaint:
     source = lines[mark.line] if mark.line < len(lines) else ""
     if re.search(r"(?<![\"'])\[[0-9a-fA-F]*:[0-9a-fA-F:]*\]:", source):
         problem += "; an address with brackets needs quotes"
+    elif re.search(r"[\[{,:] *[^\"',\[{]*\$\{", source) and ("`,`" in problem or "','" in problem or "'{'" in problem):
+        problem += "; inside [ ] or { } a value with ${…} needs quotes"
     elif error.context_mark is not None and error.context_mark.line != mark.line:
         problem += f" (it began on line {error.context_mark.line + 1})"
     return Complaint(file, mark.line + 1, mark.column + 1, f"not valid YAML: {problem}")

@@ -28,6 +28,7 @@ Path = tuple[str | int, ...]
 S = TypeVar("S", bound=Section)
 _MAX_NODES = 50_000
 _NULLS = ("", "~", "null", "Null", "NULL")
+_TAGS = ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")
 _ABSENT = object()  # the value expanded to nothing: as if its line were not there
 
 
@@ -78,7 +79,8 @@ class _Walk:
         for path in (fault.path, *fault.compared):
             if any(path[:n] in self.broken for n in range(1, len(path) + 1)):
                 return
-        place = fault.path
+        # A setting that was left at its default has no place: then that of what it was compared with.
+        place = next((path for path in (fault.path, *fault.compared) if path in self.places), fault.path)
         while place not in self.places:
             place = place[:-1]
         self.complain(self.places[place], fault.path, f"`{said(fault.path)}`: {fault.message}")
@@ -90,7 +92,7 @@ class _Walk:
             self.complain(node.start_mark, path, f"more than {_MAX_NODES} values, aliases counted")
             raise ConfigError(self.complaints)
         self.places.setdefault(path, node.start_mark)
-        if node.tag and not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag.removeprefix("tag:yaml.org,2002:") not in _TAGS:
             self.complain(node.start_mark, path, f"tags are not used here: take {quoted(node.tag)} out")
         match shape:
             case ScalarShape():
