@@ -1,7 +1,6 @@
 """What the kernel has booked on a process: CPU time and memory."""
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 _CPUCLOCK_SCHED = 2
@@ -14,11 +13,6 @@ def cpu_ns(pid: int) -> int:
     `~pid << 3 | CPUCLOCK_SCHED`); utime + stime of /proc/PID/stat is the same in steps of 10 ms.
     """
     return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
-
-
-def cpu_ns_of(pids: Iterable[int]) -> int:
-    """The same, summed over several processes."""
-    return sum(cpu_ns(pid) for pid in pids)
 
 
 def rss_bytes(pid: int) -> int:

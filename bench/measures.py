@@ -44,29 +44,31 @@ class Measure:
 def _closed_loop(connections: int) -> Callable[[Rig, str], Sample]:
     def take(rig: Rig, system: str) -> Sample:
         pair = rig.pairs[system]
-        booked = accounting.cpu_ns_of(pair.pids)
+        before = [accounting.cpu_ns(pid) for pid in pair.pids]
         load = wrk.run(pair.url("/process"), connections, rig.seconds, rig.script)
-        booked = accounting.cpu_ns_of(pair.pids) - booked
+        booked = [accounting.cpu_ns(pid) - earlier for pid, earlier in zip(pair.pids, before, strict=True)]
         load.require_clean(system)
         sample = {"calls_per_s": load.calls_per_s, "p50_ms": load.p50_ms, "p99_ms": load.p99_ms}
-        if pair.hops:
-            sample["cpu_us"] = booked / 1000 / load.calls / len(pair.hops)
-        return sample
+        return sample | _cpu(booked, load.calls)
 
     return take
 
 
 def _open_loop(rig: Rig, system: str) -> Sample:
     pair = rig.pairs[system]
-    booked = accounting.cpu_ns_of(pair.pids)
+    before = [accounting.cpu_ns(pid) for pid in pair.pids]
     found = offer(pair.address, f"{pair.prefix}/process", OPEN_LOOP_RATE, rig.seconds, OPEN_LOOP_CONNECTIONS)
-    booked = accounting.cpu_ns_of(pair.pids) - booked
+    booked = [accounting.cpu_ns(pid) - earlier for pid, earlier in zip(pair.pids, before, strict=True)]
     if found["failed"] or found["broken"]:
         raise BenchError(f"{system} lost calls at {OPEN_LOOP_RATE} calls/s: {found}")
-    sample = {"p50_ms": found["p50_ms"], "p99_ms": found["p99_ms"]}
-    if pair.hops:
-        sample["cpu_us"] = booked / 1000 / found["calls"] / len(pair.hops)
-    return sample
+    return {"p50_ms": found["p50_ms"], "p99_ms": found["p99_ms"]} | _cpu(booked, int(found["calls"]))
+
+
+def _cpu(booked_ns: list[int], calls: int) -> Sample:
+    """µs per call: the mean of the hops, and each hop from the caller on. Nothing for direct calls."""
+    each = [ns / 1000 / calls for ns in booked_ns]
+    hops = {f"cpu_hop{number}_us": us for number, us in enumerate(each, 1)}
+    return {"cpu_us": sum(each) / len(each), **hops} if each else {}
 
 
 def _fleet(rig: Rig, system: str) -> Sample:

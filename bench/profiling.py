@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from bench import wrk
 from bench.daemon import BenchError
 from bench.measures import Rig
 
@@ -14,8 +15,6 @@ RATE_HZ = 400
 
 def record(rig: Rig, connections: int, seconds: int, native: bool, keep: Path | None) -> dict[str, str]:
     """Folded stacks (`a;b;c count` lines) of each hop while wrk loads the pair, by the process' name."""
-    from bench import wrk
-
     spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if spy is None:
         raise BenchError("py-spy is missing: install the extra with `pip install -e '.[dev]'`.")
@@ -29,7 +28,8 @@ def record(rig: Rig, connections: int, seconds: int, native: bool, keep: Path | 
         command += ["--format", "raw", "--output", str(files[hop.name]), *(["--native"] if native else [])]
         watchers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     try:
-        wrk.run(pair.url("/process"), connections, seconds + 1, rig.script)
+        load = wrk.run(pair.url("/process"), connections, seconds + 1, rig.script)
+        load.require_clean("reach")
         for watcher in watchers:
             said, _ = watcher.communicate(timeout=seconds + 60)
             if watcher.returncode:

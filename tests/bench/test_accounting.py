@@ -26,7 +26,7 @@ def test_cpu_time_includes_threads_that_have_ended() -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         own = int(child.stdout.readline())
-        booked = accounting.cpu_ns_of([child.pid])
+        booked = accounting.cpu_ns(child.pid)
         child.communicate("\n")
     assert booked == pytest.approx(own, rel=0.2)
     with pytest.raises(OSError, match="Invalid argument"):
