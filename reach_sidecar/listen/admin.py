@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reach_os import ports
 from reach_sidecar.listen.admin_sources import Sources
-from reach_sidecar.listen.door import Door
+from reach_core.door import Door
 
 if TYPE_CHECKING:
     from aiohttp import web

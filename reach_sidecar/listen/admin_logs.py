@@ -79,24 +79,26 @@ class LogsEndpoint:
         asked = read_query(request.query, time.time())
         if asked.follow:
             return await self._follow(request, asked)
-        lines = await self._stored(asked)
+        lines, _ = await self._stored(asked)
         body = b"".join([line.data + b"\n" for line in lines])
         return web.Response(body=body, content_type="application/x-ndjson")
 
-    async def _stored(self, asked: Asked, after_seq: int = 0) -> list[Followed]:
+    async def _stored(self, asked: Asked, after_seq: int = 0) -> tuple[list[Followed], int]:
+        """The stored lines, and the number they come after."""
         store = self._log.store
         if store is None:
-            return []
+            return [], 0
         await self._log.flush()
         if after_seq >= self._log.followers.next_seq:  # numbers began anew with a new store
             after_seq = 0
         try:
-            return await asyncio.to_thread(
+            lines = await asyncio.to_thread(
                 store.query, asked.trace_id, asked.since_ms, asked.level, asked.limit, after_seq
             )
         except sqlite3.Error as error:
             detail = f"The log store cannot be read ({error}). What is logged goes to stderr all the same."
             raise Problem("internal_error", detail, status=503, executed="no") from error
+        return lines, after_seq
 
     async def _follow(self, request: web.Request, asked: Asked) -> web.StreamResponse:
         if len(self._following) >= MAX_FOLLOWERS:
@@ -106,11 +108,11 @@ class LogsEndpoint:
         try:
             seen = request.headers.get("Last-Event-ID", "")
             resumed = int(seen[:18]) if seen.isascii() and seen.isdigit() else 0
-            stored = await self._stored(asked, resumed)
+            stored, after_seq = await self._stored(asked, resumed)
             answer = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
             answer.content_type = "text/event-stream"
             await answer.prepare(request)
-            await _stream(answer, follower, stored)
+            await _stream(answer, follower, stored, after_seq)
         finally:
             self._following.discard(follower)
             follower.close()
@@ -122,9 +124,11 @@ class LogsEndpoint:
             follower.end()
 
 
-async def _stream(answer: web.StreamResponse, follower: Follower, stored: list[Followed]) -> None:
+async def _stream(
+    answer: web.StreamResponse, follower: Follower, stored: list[Followed], after_seq: int
+) -> None:
     """Stored lines, then live ones, each once: what is in both has the same number."""
-    last = stored[-1].seq if stored else 0
+    last = stored[-1].seq if stored else after_seq
     await answer.write(b": log\n\n" + b"".join([_event(line) for line in stored]))
     while (lines := await follower.next(KEEP_ALIVE_S)) is not None:
         events = [_event(line) for line in lines if line.missed or line.seq > last]

@@ -1,0 +1,1 @@
+DELETE FROM entry WHERE expires_ms <= :now_ms;

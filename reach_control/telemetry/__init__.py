@@ -1,0 +1,1 @@
+"""What a control node says about itself: log lines and metrics."""
