@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -88,6 +88,11 @@ class Daemon:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+def ask_all_to_end(daemons: Iterable[Daemon]) -> None:
+    for daemon in daemons:
+        daemon.ask_to_end()
 
 
 def python_module(name: str, *arguments: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import reach
 from bench.agent import WORK_S
-from bench.daemon import BenchError, Daemon
+from bench.daemon import BenchError, Daemon, ask_all_to_end
 from bench.offer import offer
 from bench.pair import Pair
 
@@ -47,7 +47,7 @@ def _start(agent: str, control: str, directory: Path, stack: ExitStack) -> Pair:
         daemon, look = reach.start("sidecar", name, config, directory)
         daemons.append(stack.enter_context(daemon))
         looks.append(look)
-    stack.callback(_ask_all_to_end, daemons)  # at once, before each is waited for
+    stack.callback(ask_all_to_end, daemons)  # at once, before each is waited for
     ready = [daemon.wait_for(look, "ready", READY_WITHIN_S) for daemon, look in zip(daemons, looks, strict=True)]
     caller = Pair("fleet", str(ready[0]["outbound"]), "/to/work", (daemons[0],))
     daemons[0].wait_for(lambda: _sees_all(caller), f"aware of all {AGENTS} agents", READY_WITHIN_S)
@@ -57,11 +57,6 @@ def _start(agent: str, control: str, directory: Path, stack: ExitStack) -> Pair:
 def _sees_all(caller: Pair) -> bool | None:
     found = reach.callable_agents(caller, "work")
     return True if found == AGENTS else None
-
-
-def _ask_all_to_end(daemons: list[Daemon]) -> None:
-    for daemon in daemons:
-        daemon.ask_to_end()
 
 
 def _allow_descriptors() -> None:

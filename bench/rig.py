@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bench import agent, envoy, pair, reach, wrk
-from bench.daemon import Daemon, python_module, read_json
+from bench.daemon import Daemon, ask_all_to_end, python_module, read_json
 from bench.measures import Rig
 
 WARM_UP_CONNECTIONS = (16, 1)
@@ -32,6 +32,8 @@ def standing(
             progress("starting the control node and the sidecars")
             control = reach.start_control(directory, stack)
             pairs["reach"] = reach.start_pair(address, control, directory, stack)
+        hops = [hop for one in pairs.values() for hop in one.hops]
+        stack.callback(ask_all_to_end, hops)  # at once: each may take seconds to drain
         rig = Rig(address, control, {name: pairs[name] for name in systems}, directory, seconds)
         for one in rig.pairs.values():
             for connections in WARM_UP_CONNECTIONS:
