@@ -41,6 +41,7 @@ test: dev tools lint ## lint, then every test that is not marked slow
 
 bench: dev ## measure CPU and latency beside Envoy; writes docs/performance.md
 	@scripts/prepare-venv $(VENV) '.[dev,bench]'
+	@scripts/install-test-tools wrk:wrk
 	$(BIN)/python -m bench
 
 chaos: dev tools ## kill processes under load, many rounds (ROUNDS=50)
