@@ -7,7 +7,7 @@ A follower that does not keep up loses lines and is told how many: nobody else w
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from reach_sidecar.telemetry.line import Line
@@ -110,15 +110,3 @@ class Followers:
     def close(self) -> None:
         for follower in self._all:
             follower.end()
-
-
-async def lines_of(follower: Follower, stored: Sequence[Followed]) -> AsyncIterator[Followed]:
-    """The stored lines, then the live ones, each once. Ends when the log is closed."""
-    last = 0
-    for line in stored:
-        last = line.seq
-        yield line
-    while (lines := await follower.next(3600.0)) is not None:
-        for line in lines:
-            if line.missed or line.seq > last:
-                yield line

@@ -37,6 +37,7 @@ from reach_sidecar.telemetry.segment import (
 REOPEN_S = 1.0
 TRIM_EVERY_S = 1.0
 _TRIM_AT_ONCE = 64
+_GIVE_BACK_PAGES = 256
 
 
 class LogStore:
@@ -56,6 +57,7 @@ class LogStore:
         self._db: sqlite3.Connection | None = None
         self._retry_at = 0.0
         self._trim_at = 0.0
+        self._give_back = False
         self._error = ""
         self._small: list[Segment] = []  # at the end of the store, to be merged
 
@@ -74,6 +76,10 @@ class LogStore:
                     small = self._add(db, self.next_seq, batch)
                     self._trim(db)
                 self._small = small
+                if self._give_back:
+                    self._give_back = False
+                    # As a script, because execute() would step only once, and each step frees one page.
+                    db.executescript(f"PRAGMA incremental_vacuum({_GIVE_BACK_PAGES})")
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             failure = self._error
@@ -141,8 +147,8 @@ class LogStore:
             db.execute(SQL["drop_lines_until"], (until,))
             db.execute(SQL["drop_index_until"], (until,))
             self._trim_at = 0.0
-        if free * page > self._max_bytes // 4:  # the bound was lowered, or much has aged: give it back
-            db.execute("PRAGMA incremental_vacuum(256)")
+        # The bound was lowered, or much has aged.
+        self._give_back = free * page > self._max_bytes // 4
 
     def _connection(self) -> sqlite3.Connection | None:
         if self._damaged.is_set():
