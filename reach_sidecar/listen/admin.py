@@ -9,9 +9,9 @@ import socket
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from reach_core.door import Door
 from reach_os import ports
 from reach_sidecar.listen.admin_sources import Sources
-from reach_core.door import Door
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import orjson
 from aiohttp import web
 
+from reach_core.door import Door
 from reach_core.problem import Problem
 from reach_sidecar.listen.admin_logs import LogsEndpoint
 from reach_sidecar.listen.admin_problem import of_http_error, problem_response
 from reach_sidecar.listen.admin_sources import Sources
-from reach_core.door import Door
 from reach_sidecar.telemetry.metrics import Gauge
 
 if TYPE_CHECKING:
