@@ -49,9 +49,10 @@ def validate(file: str, kind: str | None, as_json: bool) -> None:
     """
     from reach_core.settings.complaint import ConfigError
 
+    kind = kind or kind_of(file)
+    complaints = []
     try:
-        kind, _ = load(file, kind)
-        complaints = []
+        load(file, kind)
     except ConfigError as error:
         complaints = error.complaints
     if as_json:

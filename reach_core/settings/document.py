@@ -93,7 +93,9 @@ def compose(text: str, file: str) -> yaml.Node:
         node = loader.get_single_node()
     except yaml.reader.ReaderError as error:
         line, column = _place(text, error.position)
-        message = f"the character U+{ord(error.character) if isinstance(error.character, str) else error.character:04X} cannot stand in a YAML file"
+        # PyYAML's own annotation says str; for text it is the code point.
+        character = error.character if isinstance(error.character, int) else ord(error.character)
+        message = f"the character U+{character:04X} cannot stand in a YAML file"
         raise ConfigError([Complaint(file, line, column, message)]) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_syntax(error, text, file)]) from None

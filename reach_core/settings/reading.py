@@ -192,6 +192,8 @@ class _Walk:
     def section(self, shape: SectionShape, node: yaml.Node, path: Path) -> Section:
         values: dict[str, Any] = {}
         missing = {name for name, field in shape.fields.items() if field.required}
+        if not isinstance(node, yaml.MappingNode):
+            missing.clear()  # said already: the whole section is not one
         for key, key_node, value_node in self.pairs(node, path):
             field = shape.fields.get(key)
             if field is None:
