@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from reach_cli.admin import host_and_port
 from reach_cli.failure import Failed
 from reach_cli.run_directory import state_home
-from reach_cli.run_ports import holder, is_free
+from reach_cli.run_ports import is_free
+from reach_os.ports import who_listens
 
 EXIT_WHEN_IDLE = "10s"
 READY_TIMEOUT_S = 15.0
@@ -42,9 +43,10 @@ def ensure_control(urls: Sequence[str], env: Mapping[str, str] | None = None) ->
     url = local[0]
     _, port = host_and_port(url)
     if states[url] == "other":
+        holder = who_listens(port) or "another program"
         raise Failed(
-            f"What listens on {url} is not a control node but {holder(port) or 'another program'}. Stop it, or name "
-            "another port with --control http://127.0.0.1:PORT."
+            f"What listens on {url} is not a control node but {holder}. Stop it, or name another port with "
+            "--control http://127.0.0.1:PORT."
         )
     process, log = _start(url, env)
     deadline = time.monotonic() + READY_TIMEOUT_S

@@ -14,7 +14,8 @@ import msgspec
 
 from reach_cli.failure import Failed
 from reach_cli.run_directory import state_home
-from reach_cli.run_ports import free_port, holder, is_free
+from reach_cli.run_ports import free_port, is_free
+from reach_os.ports import who_listens
 from reach_sidecar.config import ListenConfig, SidecarConfig, complete, sidecar_from_flags
 
 INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "bash", "sh", "java", "uv", "poetry", "npx")
@@ -56,7 +57,7 @@ def make_plan(
     port = port or port_of_file
     if port is not None and not is_free(port):
         if not auto_ports:
-            who = holder(port)
+            who = who_listens(port)
             raise Failed(
                 f"The agent's port {port} is taken{f' by {who}' if who else ''}. Stop that, choose another --port, or "
                 "let --auto-ports find a free one (the agent finds it in $PORT)."

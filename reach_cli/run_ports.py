@@ -1,11 +1,7 @@
-"""Ports for `reach run`: which are free, and who holds one that is not."""
+"""Ports for `reach run`: which are free."""
 
-import os
 import socket
-from contextlib import suppress
-from pathlib import Path
 
-LISTENING = "0A"  # the state column of /proc/net/tcp
 # Below what systems hand out to outgoing connections (Linux: from 32768), so a port stays free while we start.
 FIRST_PORT, PORTS = 20_000, 10_000
 
@@ -30,23 +26,3 @@ def free_port(preferred: int, taken: frozenset[int] = frozenset()) -> int:
         if port not in taken and is_free(port):
             return port
     raise OSError(f"no port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free")
-
-
-def holder(port: int) -> str | None:
-    """Who listens on the port: `python3 (process 4711)`. None where the system does not tell (other users, macOS)."""
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return None
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            for descriptor in os.scandir(process / "fd"):
-                with suppress(OSError):
-                    if os.readlink(descriptor.path) in inodes:
-                        return f"{(process / 'comm').read_text().strip()} (process {process.name})"
-    return None

@@ -20,7 +20,7 @@ from reach_cli.run_control import ensure_control
 from reach_cli.run_directory import forget, note
 from reach_cli.run_environment import agent_environment
 from reach_cli.run_plan import Plan
-from reach_cli.run_ports import holder
+from reach_os.ports import PortError, who_listens
 
 PORT_POLL_S = 0.05
 PORT_HINT_AFTER_S = 15.0
@@ -100,6 +100,9 @@ class Session:
         self.sidecar = Sidecar(self.plan.config)
         try:
             addresses: Mapping[str, str] = await self.sidecar.start()
+        except PortError as error:
+            await self._stop_sidecar()
+            raise Failed(f"{error} Or let --auto-ports find a free one.") from None
         except OSError as error:
             await self._stop_sidecar()
             raise Failed(
@@ -173,5 +176,5 @@ def _who_holds(plan: Plan) -> str:
     """` (7070: python3 (process 12))` for each fixed port of the configuration that somebody else has."""
     listen = plan.config.listen
     ports = [int(address.rpartition(":")[2]) for address in (listen.outbound, listen.mesh, listen.admin)]
-    held = [f"{port}: {who}" for port in ports if port and (who := holder(port))]
+    held = [f"{port}: {who}" for port in ports if port and (who := who_listens(port))]
     return f" ({'; '.join(held)})" if held else ""
