@@ -115,7 +115,7 @@ class Snapshot:
                 "and that the disk has space, or set `state_dir` to another directory."
             )
         return (
-            f"The database {self.path} is damaged: {error}. Move it away (and -wal and -shm beside it) and start again: "
+            f"The database {self.path} is damaged: {error}. Move it away (with -wal and -shm) and start again: "
             "the agents register anew within one heartbeat."
         )
 

@@ -1,0 +1,30 @@
+"""Answers of the control node: JSON, and problems as RFC 9457 has them."""
+
+import secrets
+
+import orjson
+from aiohttp import web
+
+from reach_core.problem import Problem
+from reach_core.trace import new_context, parse_traceparent
+
+JSON = "application/json"
+
+
+def json_answer(document: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(document), status=status, content_type=JSON)
+
+
+def problem_answer(problem: Problem, request: web.Request) -> web.Response:
+    given = request.headers.get("traceparent")
+    context = parse_traceparent(given.encode("latin-1", "replace") if given else None)
+    trace_id = (context or new_context(secrets.randbits(192))).trace_id
+    headers = {"Proxy-Status": problem.proxy_status("reach-control"), "Reach-Trace-Id": trace_id}
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(problem.retry_after_s)
+    return web.Response(
+        body=orjson.dumps(problem.to_dict(trace_id)),
+        status=problem.status,
+        headers=headers,
+        content_type="application/problem+json",
+    )

@@ -1,0 +1,87 @@
+"""The table for sidecars: what changed since they last asked, at once or as soon as there is something.
+
+Only what is on disk is shown (`visible`), so a node that is killed and starts again never knows less than it
+told others. All who wait are woken by one event, and an answer is encoded once for all who ask from the same
+place. The `epoch` is new with each start: a sequence number of a former process means nothing here, and such
+a reader gets the whole table.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from reach_core.messages import encode_table
+from reach_core.table import PeerTable
+
+MAX_WAIT_S = 60.0
+FULL_WAIT_S = 1.0
+
+
+class Feed:
+    """`waiting` counts the readers that wait now. `aliases` go with each whole table."""
+
+    def __init__(self, table: PeerTable, epoch: str, aliases: Mapping[str, list[str]]) -> None:
+        self.epoch = epoch
+        self.visible = table.seq
+        self.waiting = 0
+        self._table = table
+        self._aliases = dict(aliases)
+        self._news = asyncio.Event()
+        self._closed = False
+        self._answers: dict[int | None, bytes] = {}  # by `since`, None for the whole table; of `visible`
+
+    def publish(self, seq: int) -> None:
+        """Everything up to `seq` may be seen."""
+        self.visible = seq
+        self._answers.clear()
+        self._wake()
+
+    def close(self) -> None:
+        """Answer all who wait, and let nobody wait any more."""
+        self._closed = True
+        self._wake()
+
+    async def answer(self, since: int, epoch: str, wait_s: float) -> bytes:
+        """A TableAnswer: the delta after `since`, after `wait_s` seconds at the latest; the whole table for
+        strangers.
+        """
+        if epoch == self.epoch and 0 <= since <= self.visible:
+            if since == self.visible:
+                await self._wait(min(wait_s, MAX_WAIT_S))
+            return self._delta(since)
+        if self.visible < self._table.seq:  # a whole table without gaps: what is being written comes first
+            await self._wait(FULL_WAIT_S)
+        return self._whole()
+
+    def _delta(self, since: int) -> bytes:
+        if (known := self._answers.get(since)) is not None:
+            return known
+        entries = self._table.delta_since(since, self.visible) or []
+        made = self._answers[since] = encode_table(self.epoch, self.visible, False, self._root(), entries)
+        return made
+
+    def _whole(self) -> bytes:
+        if (known := self._answers.get(None)) is not None:
+            return known
+        entries = self._table.delta_since(0, self.visible) or []
+        made = encode_table(self.epoch, self.visible, True, self._root(), entries, self._aliases)
+        self._answers[None] = made
+        return made
+
+    def _root(self) -> str:
+        return self._table.hash if self.visible == self._table.seq else ""
+
+    async def _wait(self, seconds: float) -> None:
+        if self._closed or seconds <= 0:
+            return
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.waiting -= 1
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
