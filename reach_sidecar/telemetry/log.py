@@ -204,6 +204,10 @@ class LogWriter:
             elif "store" in self._announced:
                 lost = self._announced.pop("store")[1]
                 self._note("info", "logs_stored_again", f"the log store takes lines again; {lost} were lost")
+            if self.store.moved_aside is not None:
+                aside, self.store.moved_aside = self.store.moved_aside, None
+                detail = f"the log store was damaged; it was moved to {aside} and a new one begun"
+                self._note("warn", "log_store_damaged", detail)
         if self.lost["queue"]:
             self._announce("queue", self.lost["queue"], "logs come faster than they can be written")
         self.followers.publish(first, batch)

@@ -178,6 +178,17 @@ async def test_a_full_disk_is_announced_once_a_minute_and_its_end_too(log: LogWr
     assert [line.seq for line in followed] == [2, 3, 4, 5], "who follows sees them all the same"
 
 
+async def test_a_damaged_store_is_said(tmp_path: Path, sink: Kept) -> None:
+    (tmp_path / "logs.db").write_bytes(b"damaged" * 1000)
+    log = LogWriter("a", LogStore(tmp_path / "logs.db"), sink=sink)
+    log.line(call())
+    await log.flush(5)
+    log.close()
+    assert [record["event"] for record in sink.records()] == ["call", "log_store_damaged"]
+    assert "logs.db.damaged" in str(sink.records()[1]["detail"])
+    assert log.lost_lines() == {"queue": 0, "store": 0, "stderr": 0}
+
+
 class Full:
     """A connection to a disk without room."""
 
