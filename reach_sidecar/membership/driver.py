@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from reach_core.messages import Load
+from reach_core.problem import Problem
 from reach_core.table import Change, PeerTable
 from reach_sidecar.membership.cache import CachedTable, Instance, load_table, save_table
 from reach_sidecar.membership.controls import Controls, EventLog
@@ -45,6 +46,7 @@ class Membership:
         self._local = local
         self._table = table
         self._on_changes = on_changes
+        self._advertise = advertise
         self._log = log
         self._state_dir = state_dir
         self._instance = Instance(state_dir)
@@ -85,7 +87,18 @@ class Membership:
     @property
     def problem(self) -> str | None:
         """A sentence about what keeps this sidecar out of the mesh, or None."""
-        return self._registrar.problem or self._controls.trouble
+        refusal = self._registrar.refusal
+        return refusal.detail if refusal is not None else self._controls.trouble
+
+    @property
+    def refusal(self) -> Problem | None:
+        """Why control will not have our agent, None unless it said so."""
+        return self._registrar.refusal
+
+    @property
+    def address(self) -> str:
+        """Where other sidecars reach this one, `host:port`."""
+        return self._advertise()
 
     @property
     def ask(self) -> Callable[[], Iterable[str]]:

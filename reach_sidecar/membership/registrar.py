@@ -18,6 +18,7 @@ from reach_core.messages import (
     RegisterAnswer,
     RegisterRequest,
 )
+from reach_core.problem import KINDS, Problem
 from reach_sidecar.membership.controls import Backoff, Controls, EventLog, Refused, Unreachable
 from reach_sidecar.membership.local import LocalAgent
 
@@ -29,14 +30,14 @@ class Registrar:
     """`registered` is set while control has this agent; a gateway has nothing to register and counts as such.
 
     `ask` names the agents whose load is wanted with the next heartbeat, `on_loads` gets it, and `on_seen`
-    gets `(epoch, seq)` of control's table. `problem` is a sentence about why registering is refused.
+    gets `(epoch, seq)` of control's table. `refusal` is why control will not have the agent.
     """
 
     def __init__(
         self, controls: Controls, local: LocalAgent, advertise: Callable[[], str], instance: str, log: EventLog
     ) -> None:
         self.registered = asyncio.Event()
-        self.problem: str | None = None
+        self.refusal: Problem | None = None
         self.lease_ttl_s = 30.0
         self.heartbeat_s = 10.0
         self.gen = self.ver = 0  # of control's last answer: what we have is told with every message
@@ -121,7 +122,7 @@ class Registrar:
         again, self._told = self._told is not None, wanted
         self.gen, self.ver = answer.gen, answer.ver
         self.lease_ttl_s, self.heartbeat_s = answer.lease_ttl_s, answer.heartbeat_s
-        self.problem = None
+        self.refusal = None
         self._set_registered(True)
         self.on_seen(answer.epoch, answer.seq)
         names = ", ".join(one.name for one in wanted.capabilities) or "no capabilities"
@@ -141,7 +142,7 @@ class Registrar:
         )
         answer = await self._controls.post("/v1/heartbeat", message, HeartbeatAnswer)
         self.gen, self.ver, self.lease_ttl_s = answer.gen, answer.ver, answer.lease_ttl_s
-        self.problem = None
+        self.refusal = None
         self.on_seen(answer.epoch, answer.seq)
         if answer.loads:
             self.on_loads(answer.loads)
@@ -166,8 +167,10 @@ class Registrar:
         """Another process has the id, or control cannot take the declaration: stop advertising, and say so."""
         self._told = None
         self._set_registered(False)
-        if refusal.detail != self.problem:
-            self.problem = refusal.detail
+        said = self.refusal.detail if self.refusal is not None else None
+        code = refusal.code if refusal.code in KINDS else "bad_request"
+        self.refusal = Problem(code, refusal.detail, agent=self._local.agent_id)
+        if refusal.detail != said:
             self._log.event("error", "register", status=refusal.code, detail=refusal.detail)
 
     def _set_registered(self, is_registered: bool) -> None:

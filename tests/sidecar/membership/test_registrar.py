@@ -72,14 +72,15 @@ async def test_a_taken_id_is_reported_once_and_tried_again(control, log, until):
     control.refuse["/v1/register"] = (409, "agent_id_conflict")
     local = agent()
     async with running(local, log, control.url) as registrar:
-        await until(lambda: registrar.problem)
-        assert registrar.problem == "agent_id_conflict it is."
+        await until(lambda: registrar.refusal)
+        assert (registrar.refusal.code, registrar.refusal.status) == ("agent_id_conflict", 409)
+        assert registrar.refusal.detail == "agent_id_conflict it is."
         await asyncio.sleep(0.3)
         assert log.statuses("register") == ["agent_id_conflict"]
         assert not registrar.registered.is_set()
         control.refuse.clear()
         await asyncio.wait_for(registrar.registered.wait(), 5)
-        assert registrar.problem is None
+        assert registrar.refusal is None
 
 
 async def test_one_that_lost_its_id_to_another_stops_advertising(control, log, until):
