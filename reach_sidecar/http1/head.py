@@ -28,6 +28,7 @@ METHODS = frozenset({
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET = re.compile(rb"[\x21\x22\x24-\x7e]+")  # visible ASCII but `#`
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\])(?::[0-9]{0,5})?")
+_ABSOLUTE = re.compile(rb"http://([^/?]*)", re.IGNORECASE)
 # Everything a head may hold: visible characters, bytes over 0x7f, space, tab, CR and LF.
 _ALLOWED = bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)) + b"\t\r\n"
 
@@ -81,9 +82,11 @@ class _Folded(dict[bytes, bytes]):
     """Memo of folded header names: the same two dozen come all day. Bounded against floods of made-up names."""
 
     def __missing__(self, name: bytes) -> bytes:
-        if len(self) > 4096:
-            self.clear()
-        lower = self[name] = name.lower()
+        lower = name.lower()
+        if len(name) <= 64:
+            if len(self) > 4096:
+                self.clear()
+            self[name] = lower
         return lower
 
 
@@ -116,11 +119,13 @@ def parse_request(raw: bytes) -> Head:
         raise HeadError("bad_request", f"The request cannot be parsed: {error}.") from None
     head.method = method
     head.target = target
-    hosts = _read_framing(head, "bad_request")
+    hosts = _read_framing(head, "bad_request", b" \r" in raw or b"\t\r" in raw)
     if len(hosts) != 1 and (hosts or head.version == 11):
         raise HeadError("bad_request", "A request carries exactly one Host header.")
     if hosts and not _HOST.fullmatch(hosts[0]):
         raise HeadError("bad_request", "The Host header is not a host and port.")
+    if method == b"CONNECT" and (head.length or head.chunked):
+        raise HeadError("bad_request", "CONNECT has no body: what follows its head belongs to the tunnel.")
     return head
 
 
@@ -141,7 +146,7 @@ def parse_response(raw: bytes) -> Head:
     head.status = parser.get_status_code()
     if not 100 <= head.status <= 599:
         raise HeadError("bad_agent_response", f"The answer has the status {head.status}.")
-    _read_framing(head, "bad_agent_response")
+    _read_framing(head, "bad_agent_response", b" \r" in raw or b"\t\r" in raw)
     return head
 
 
@@ -162,12 +167,18 @@ def _check_form(method: bytes, target: bytes) -> None:
             raise HeadError("bad_request", "CONNECT names a host and a port, such as summarize.reach:80.")
     elif target.startswith(b"/") or (target == b"*" and method == b"OPTIONS"):
         pass
-    elif target[:7].lower() != b"http://":
-        raise HeadError("bad_request", "The target must be a path or an http:// URL.")
+    else:
+        match = _ABSOLUTE.match(target)
+        if match is None:
+            raise HeadError("bad_request", "The target must be a path or an http:// URL.")
+        if match[1][:1] in (b"", b":") or not _HOST.fullmatch(match[1]):
+            raise HeadError("bad_request", "Before its path the URL must name a host, a port if any, and nothing else.")
 
 
-def _read_framing(head: Head, code: str) -> list[bytes]:
+def _read_framing(head: Head, code: str, spaced: bool) -> list[bytes]:
     """Fill in what decides where the message ends; returns the values of `Host`."""
+    if spaced:  # llhttp leaves what trails; it is no part of the value (RFC 9110 §5.5)
+        head.headers = [(lower, name, value.rstrip(b" \t")) for lower, name, value in head.headers]
     lengths: list[bytes] = []
     codings: list[bytes] = []
     hosts: list[bytes] = []
@@ -195,7 +206,7 @@ def _read_framing(head: Head, code: str) -> list[bytes]:
         if head.length > MAX_CONTENT_LENGTH:
             raise HeadError(code, "Content-Length is beyond any body.")
     if head.version == 10:
-        head.keep_alive = b"keep-alive" in head.connection
+        head.keep_alive = b"keep-alive" in head.connection and b"close" not in head.connection
     elif head.connection:
         head.keep_alive = b"close" not in head.connection
         if upgrade and b"upgrade" in head.connection:
