@@ -95,8 +95,9 @@ class ChunkDecoder:
 
     def _keep(self, data: bytes, position: int) -> None:
         rest = data[position:]
-        if b"\n" in rest or len(rest) > MAX_SIZE_LINE:
-            raise ChunkError("A chunk's size line is malformed or too long.")
+        longest = MAX_SIZE_LINE if self._trailers is None else MAX_TRAILERS
+        if b"\n" in rest or len(rest) > longest + 1:  # the CR of its end may be there
+            raise ChunkError("A chunk's size line or a trailer is malformed or too long.")
         self._pending = rest
 
     def _read_size(self, line: bytes) -> None:
