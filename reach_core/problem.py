@@ -14,10 +14,12 @@ _WORSE: dict[Executed, int] = {"no": 0, "unknown": 1, "yes": 2}
 
 
 class Kind(NamedTuple):
+    """What is fixed for each code: HTTP status, whether the agent may have run, title, RFC 9209 error type."""
+
     status: int
     executed: Executed
     title: str
-    proxy_error: str  # an RFC 9209 proxy error type
+    proxy_error: str
 
 
 KINDS: dict[str, Kind] = {

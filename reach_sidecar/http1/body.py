@@ -63,6 +63,8 @@ class Body:
 
     def finish(self) -> None:
         self.complete = True
+        if self._dropping:
+            self.take()  # nobody else will say that it is over
         self._wake()
 
     def fail(self, error: BaseException) -> None:

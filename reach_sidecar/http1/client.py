@@ -8,7 +8,7 @@ The request body runs in a task of its own when it is not at hand, so early answ
 import asyncio
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.chunked import frame, last_frame
@@ -16,9 +16,6 @@ from reach_sidecar.http1.connection import UNTIL_CLOSE, Connection
 from reach_sidecar.http1.head import Head, HeadError, parse_response
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.message import Field, Response
-
-if TYPE_CHECKING:
-    from reach_sidecar.http1.pool import Pool
 
 
 class Readable(Protocol):
@@ -53,8 +50,16 @@ class BadAnswer(ExchangeError):
     """What came back is not HTTP."""
 
 
+class Owner(Protocol):
+    """The pool a connection belongs to."""
+
+    def release(self, connection: "ClientConnection") -> None: ...
+
+    def forget(self, connection: "ClientConnection") -> None: ...
+
+
 class ClientConnection(Connection):
-    def __init__(self, pool: "Pool", limits: Limits) -> None:
+    def __init__(self, pool: Owner, limits: Limits) -> None:
         super().__init__()
         self._pool = pool
         self._limits = limits
@@ -123,6 +128,10 @@ class ClientConnection(Connection):
         else:
             content.on_end = self._release
         return response
+
+    def become_tunnel(self) -> None:
+        """Carry raw bytes from the start: whatever the peer sends is kept for `tunnel`."""
+        self._is_tunnel = True
 
     def discard(self) -> None:
         """Give the connection up, whatever was under way."""
@@ -196,9 +205,9 @@ class ClientConnection(Connection):
     def _take_switch(self, head: Head) -> None:
         if head.upgrade is None:
             raise HeadError("bad_agent_response", "The answer switches protocols without saying to which.")
-        self._become_tunnel(head)
+        self._switch(head)
 
-    def _become_tunnel(self, head: Head) -> None:
+    def _switch(self, head: Head) -> None:
         self._is_tunnel = True
         response = self._response(head, b"")
         response.tunnel = self
@@ -206,7 +215,7 @@ class ClientConnection(Connection):
 
     def _take_final(self, head: Head) -> None:
         if self._method == b"CONNECT" and head.status < 300:
-            self._become_tunnel(head)
+            self._switch(head)
             return
         self._keep_alive = head.keep_alive
         body: Body | None = None

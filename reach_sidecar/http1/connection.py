@@ -11,6 +11,8 @@ cannot write. Writing is held by whoever writes: `await drained()` before taking
 
 import asyncio
 import contextlib
+import socket
+import struct
 from typing import cast
 
 from reach_sidecar.http1.body import Body, BodyError
@@ -20,6 +22,7 @@ WRITE_HIGH_WATER = 256 * 1024
 WRITE_LOW_WATER = 64 * 1024
 CLOSE_TIMEOUT_S = 5.0
 UNTIL_CLOSE = -1
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Connection(asyncio.Protocol):
@@ -27,6 +30,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.closed = False
         self.bytes_seen = 0  # grows with every read and every write that made progress: idle timeouts compare it
+        self._head = bytearray()  # an incomplete head
         self._body: Body | None = None
         self._decoder: ChunkDecoder | None = None
         self._missing = 0
@@ -120,6 +124,22 @@ class Connection(asyncio.Protocol):
     def lost(self) -> None:
         """The transport is gone."""
 
+    # -- heads in pieces
+
+    def gather_head(self, data: bytes) -> bytes:
+        """Append to the incomplete head; all of it when it ends here or deserves a look, b"" otherwise.
+
+        It is looked at whenever another KiB is full or a line end stands alone, and no byte is searched twice in
+        between: a head that comes byte by byte costs no more than one that comes whole.
+        """
+        head = self._head
+        before = len(head)
+        head += data
+        if (before >> 10 == len(head) >> 10 and head[0] > 0x0D and head.find(b"\r\n\r\n", max(0, before - 3)) < 0
+                and data.count(b"\n") == head.count(b"\r\n", max(0, before - 1))):
+            return b""
+        return bytes(head)
+
     # -- bodies coming in
 
     def expect_body(self, length: int | None, chunked: bool) -> Body | None:
@@ -204,15 +224,36 @@ class Connection(asyncio.Protocol):
             await self._drain_waiter
 
     def close(self) -> None:
-        """Close once what was written is out; cut the connection if the peer does not take it."""
+        """Close once what was written is out; cut the connection when the peer takes nothing of it for a while."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             if not self.closed:
-                # close() with unread output waits for ever
-                asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.abort)
+                self._watch_close(self.transport.get_write_buffer_size())
+
+    def _watch_close(self, unsent: int) -> None:
+        # close() with unread output waits for ever
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._cut_unless_moving, unsent)
+
+    def _cut_unless_moving(self, unsent: int) -> None:
+        if self.closed or self.transport is None:
+            return
+        left = self.transport.get_write_buffer_size()
+        if left < unsent:
+            self._watch_close(left)
+        else:
+            self.reset()
 
     def abort(self) -> None:
         if not self.closed and self.transport is not None:
+            self.transport.abort()
+
+    def reset(self) -> None:
+        """Abort with RST. A plain FIN would look like the end of a message that only the end delimits."""
+        if not self.closed and self.transport is not None:
+            handle = self.transport.get_extra_info("socket")
+            if handle is not None:
+                with contextlib.suppress(OSError):
+                    handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self.transport.abort()
 
     # -- bytes read too early
@@ -236,17 +277,17 @@ class Connection(asyncio.Protocol):
         """Join the two connections byte by byte until both are closed."""
         ended = self._tunnel_end = asyncio.get_running_loop().create_future()
         if self.closed or other.closed:
-            self.abort()
-            other.abort()
+            self.close()  # what was written before is still good
+            other.close()
             return
         self._tunnel, other._tunnel = other, self
         for here, there in ((self, other), (other, self)):
+            if there._write_paused:  # from here on `pause_writing` does it
+                here.hold_reading()
             if unread := here.unhold():
                 there.write(unread)
             if here._saw_eof:
                 there.write_eof()
-            if there._write_paused:
-                here.hold_reading()
         try:
             await ended
         except asyncio.CancelledError:

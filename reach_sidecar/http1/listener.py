@@ -7,6 +7,7 @@ each request more than the sweep costs all of them.
 import asyncio
 import contextlib
 
+from reach_os import ports
 from reach_sidecar.http1.server import ServerConnection, Service
 
 SWEEP_EVERY_S = 1.0
@@ -19,9 +20,10 @@ class Listener:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host:port` (0: any free port); may be called again for another address. Raises OSError."""
+        """Listen on `host:port` (0: any free port); may be called again for another address. Raises PortError."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: ServerConnection(self.service), host, port, backlog=2048)
+        listening = ports.listen(host, port, backlog=2048)
+        server = await loop.create_server(lambda: ServerConnection(self.service), sock=listening, backlog=2048)
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = loop.call_later(SWEEP_EVERY_S, self._sweep)

@@ -68,6 +68,11 @@ class Pool:
         if old:
             self._idle = [connection for connection in self._idle if now - connection.idle_since < max_idle_s]
 
+    def close_idle(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
     def close(self) -> None:
         for connection in list(self._open):
             connection.discard()

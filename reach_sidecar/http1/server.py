@@ -10,6 +10,7 @@ connection that merely breaks leaves the run going for a while, so that a retry 
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -29,7 +30,8 @@ DISCARD_AT_MOST = 64 * 1024
 _CLOSE = field("Connection", "close")
 _KEEP_ALIVE = field("Connection", "keep-alive")
 _CHUNKED = field("Transfer-Encoding", "chunked")
-_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~\r\n")
+_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")
+_BLANK_LINES = re.compile(rb"\A(?:\r\n)+")
 
 
 class Service:
@@ -54,12 +56,11 @@ class ServerConnection(Connection):
         self._service = service
         self._loop = asyncio.get_running_loop()
         self.peer = ""
-        self._head = bytearray()  # an incomplete head
-        self._holding = False
-        self._refused = False
+        self._holding = False  # after a head that may turn the connection into a tunnel: what follows is not HTTP yet
+        self._refused = False  # nothing that still comes is read any more
+        self._refusal: tuple[str, str, int | None] | None = None  # to be said behind the answers that are due
         self._queue: deque[tuple[Request, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._incoming: Body | None = None
         self._connect_host: bytes | None = None
         self.head_since: float | None = None
         self.idle_since = self._loop.time()
@@ -91,7 +92,7 @@ class ServerConnection(Connection):
                 self.refuse("request_timeout", f"The header block took over {limits.head_timeout_s:g} s to arrive.")
             elif self.head_since is None and now - self.idle_since > limits.idle_timeout_s:
                 self.close()
-        elif self._body is not None or self._streaming:
+        elif self._body is not None or self._streaming or self._write_paused:
             if self._bytes_checked != self.bytes_seen:
                 self._bytes_checked, self._moved_at = self.bytes_seen, now
             elif now - self._moved_at > limits.stream_idle_s and not self._streams_for_ever:
@@ -105,19 +106,20 @@ class ServerConnection(Connection):
         if self._holding or len(self._queue) >= self._service.limits.pipelined:
             self.hold(data)
             return b""
-        searched = max(0, len(self._head) - 3)
         if self._head:
-            self._head += data
-            data = bytes(self._head)
-        if data.startswith(b"\r\n"):  # a stray line end before a request is forgiven (RFC 9112 §2.2)
-            data = data[2:]
-            searched = 0
-        end = data.find(b"\r\n\r\n", searched)
+            data = self.gather_head(data)
+            if not data:
+                return b""
+        if data.startswith(b"\r\n"):  # stray line ends before a request are forgiven (RFC 9112 §2.2)
+            data = _BLANK_LINES.sub(b"", data)
+        end = data.find(b"\r\n\r\n")
         try:
             self._check_bounds(data, end)
             if end < 0:
                 self._head = bytearray(data)
-                if self.head_since is None and data:
+                if not data:
+                    self.head_since = None
+                elif self.head_since is None:
                     self.head_since = self._loop.time()
                 return b""
             self._head.clear()
@@ -131,12 +133,12 @@ class ServerConnection(Connection):
     def _check_bounds(self, data: bytes, end: int) -> None:
         """Refuse what is too large or cannot become a head any more, before waiting for the rest of it."""
         limits = self._service.limits
-        if data and data[0] not in _FIRST_BYTES:
-            raise HeadError("bad_request", "This is not HTTP/1.1; a TLS client needs a TLS port.")
+        if data and data[0] not in _FIRST_BYTES and data != b"\r":
+            raise HeadError("bad_request", "This is not how HTTP/1.1 begins; a TLS client needs a TLS port.")
         line_end = data.find(b"\r\n", 0, limits.url_bytes + 128)
         if line_end < 0 and len(data) > limits.url_bytes + 128:
             raise HeadError("uri_too_long", f"The request line is over {limits.url_bytes} bytes.")
-        if (end if end >= 0 else len(data)) > limits.head_bytes:
+        if (end if end >= 0 else len(data) - 3) > limits.head_bytes:
             raise HeadError("header_too_large", f"The header block is over {limits.head_bytes} bytes.")
         if end < 0 and b"\n" in data and data.count(b"\n") != data.count(b"\r\n"):
             raise HeadError("bad_request", "Lines must end with CR LF, and neither may stand alone.")
@@ -156,16 +158,16 @@ class ServerConnection(Connection):
         if head.upgrade == b"websocket" and body is None:
             request.upgrade = head.upgrade
         self._holding = head.method == b"CONNECT" or request.upgrade is not None
-        self._incoming = request.body
         if self._task is None:
             self._start(request, head.keep_alive)
         else:
             self._queue.append((request, head.keep_alive))
 
     def broken_framing(self, detail: str) -> None:
-        # whoever reads the body fails with it; with no answer begun, the client is told
-        if self._task is None:
-            self.refuse("bad_request", detail)
+        # whoever reads the body fails with it and says so; the connection ends with that answer
+        self._refused = True
+        if self._service.on_refused is not None:
+            self._service.on_refused(self.peer, "bad_request", detail)
 
     def refuse(self, code: str, detail: str, status: int | None = None) -> None:
         """Answer with a problem and hang up. What still arrives is thrown away for a moment, because closing
@@ -175,8 +177,11 @@ class ServerConnection(Connection):
         if self._service.on_refused is not None:
             self._service.on_refused(self.peer, code, detail)
         if self._task is not None:
-            self._queue.clear()  # the running answer goes out first, then `_finish` hangs up
-            return
+            self._refusal = (code, detail, status)
+        else:
+            self._say_refusal(code, detail, status)
+
+    def _say_refusal(self, code: str, detail: str, status: int | None) -> None:
         answer = render(Problem(code, detail, status=status), proxy=self._service.proxy)
         self._write_whole(answer, [*answer.headers, _CLOSE], with_body=True)
         self._hang_up()
@@ -184,6 +189,9 @@ class ServerConnection(Connection):
     def _hang_up(self) -> None:
         self._refused = True
         self.write_eof()
+        self.unhold()
+        if self._body is not None:
+            self._body.discard()  # reading goes on, whoever was behind
         if not self.closed:
             self._loop.call_later(self._service.limits.linger_s, self.close)
 
@@ -191,6 +199,13 @@ class ServerConnection(Connection):
         super().peer_ended()
         if not self._refused and self._head and not self.closed and self._task is None:
             self.refuse("bad_request", "The connection ended inside a header block.")
+
+    def eof_received(self) -> bool | None:
+        # A client that ends its side while an answer is due counts as gone, as with most proxies: a closed
+        # connection looks the same. What it got so far of a stream must not look complete.
+        if self._streaming:
+            self.reset()
+        return super().eof_received()
 
     def lost(self) -> None:
         self._service.connections.discard(self)
@@ -213,13 +228,21 @@ class ServerConnection(Connection):
             try:
                 response = await self._service.handler(request)
             except Exception as error:
-                if self._service.on_crash is not None:
-                    self._service.on_crash(error)
-                response = render(Problem("internal_error", "This is a defect; the sidecar's log says more."),
-                                  proxy=self._service.proxy)
+                response = self._failed(request, error)
             await self._answer(request, response, keep_alive)
-        finally:
+        except BaseException:
             self._task = None
+            self.abort()
+            raise
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, BodyError) and error is request.body.error:
+            problem = Problem("bad_request", f"The request's body did not arrive whole: {error}")
+        else:
+            problem = Problem("internal_error", "This is a defect; the sidecar's log says more.")
+            if self._service.on_crash is not None:
+                self._service.on_crash(error)
+        return render(problem, proxy=self._service.proxy)
 
     async def _answer(self, request: Request, response: Response, keep_alive: bool) -> None:
         sent = 0
@@ -227,15 +250,19 @@ class ServerConnection(Connection):
         try:
             if response.tunnel is not None:
                 await self._open_tunnel(response)
+                self._task = None
                 return
-            keep_alive = self._keep_alive(request, keep_alive)
+            keep_alive = self._keep_alive(request, keep_alive or response.inner_host is not None)
+            request.body.on_first_read = None  # too late for `100 Continue`
             sent, keep_alive = await self._send(request, response, keep_alive)
         except BodyError as broken:
             error = broken
-            self.abort()  # never let a cut answer look complete
+            self._task = None
+            self.reset()  # never let a cut answer look complete
+            return
         except asyncio.CancelledError as cancelled:
             error = cancelled
-            self.abort()
+            self.reset()
             raise
         finally:
             if error is not None and isinstance(response.body, Body):
@@ -244,7 +271,7 @@ class ServerConnection(Connection):
         self._finish(request, response, keep_alive)
 
     def _keep_alive(self, request: Request, wanted: bool) -> bool:
-        if not wanted or self._service.stopping or self._refused:
+        if not wanted or self._service.stopping or (self._refused and self._refusal is None):
             return False
         # a client that waits for `100 Continue` will not send the body any more: what follows is ambiguous
         return request.body.complete or request.body.on_first_read is None
@@ -335,14 +362,17 @@ class ServerConnection(Connection):
                 body.discard()
             else:
                 keep_alive = False
-        if not keep_alive or self._refused or (self._saw_eof and not self._queue):
+        if not keep_alive or (self._refused and self._refusal is None) or (self._saw_eof and not self._queue):
             self._hang_up()
             return
         self._connect_host = response.inner_host or self._connect_host
-        self._holding = False
-        self.idle_since = self._loop.time()
         if self._queue:
-            self._start(*self._queue.popleft())
+            self._start(*self._queue.popleft())  # the last one read is the one to hold for
+        else:
+            self._holding = False
+            self.idle_since = self._loop.time()
+            if self._refusal is not None:
+                self._say_refusal(*self._refusal)
         self.data_received(self.unhold())
 
 

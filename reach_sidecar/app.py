@@ -1,0 +1,303 @@
+"""One sidecar, wired top to bottom: the only place that knows all parts."""
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from reach_core import __version__
+from reach_core.door import Door
+from reach_core.table import Change, PeerTable
+from reach_os.ports import PortError
+from reach_os.state_dir import StateDir, lock_state_dir
+from reach_sidecar.config import SidecarConfig
+from reach_sidecar.forward.admit import Room
+from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.deliver import Deliver
+from reach_sidecar.forward.egress import Egress, upstream_of
+from reach_sidecar.forward.stack import mesh_stack, outbound_stack
+from reach_sidecar.http1.limits import Limits
+from reach_sidecar.http1.listener import Listener
+from reach_sidecar.http1.server import Handler, Service
+from reach_sidecar.listen.admin import AdminApp
+from reach_sidecar.listen.admin_ready import Facts, Readiness, judge
+from reach_sidecar.listen.admin_sources import Sources
+from reach_sidecar.listen.local_api import LocalApi
+from reach_sidecar.listen.mesh import Mesh
+from reach_sidecar.listen.outbound import Outbound
+from reach_sidecar.membership.declared import declared_agent
+from reach_sidecar.membership.driver import Membership
+from reach_sidecar.membership.health import HealthChecks
+from reach_sidecar.membership.view import PeerView
+from reach_sidecar.policy.pick import Weights
+from reach_sidecar.telemetry.log import LogWriter
+from reach_sidecar.telemetry.metrics import Gauge, Metrics
+from reach_sidecar.telemetry.store import LogStore
+
+ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
+MESH_IDLE_S = 65.0
+TIDY_EVERY_S = 1.0
+LOOPBACK_V6 = "::1"
+
+
+class InsecureListener(Exception):
+    """A listener beyond loopback without TLS, and nobody said that this is meant."""
+
+
+class Sidecar:
+    """`start` returns the addresses it listens on; `stop` ends running calls within the grace period."""
+
+    def __init__(self, config: SidecarConfig, env: Mapping[str, str] | None = None) -> None:
+        self.config = config
+        self._env = dict(os.environ if env is None else env)
+        self.addresses: dict[str, str] = {}
+        self.local = declared_agent(config)
+        self.table = PeerTable()
+        self._state: StateDir | None = None
+        self._tidier: asyncio.TimerHandle | None = None
+        self._stop_asked = asyncio.Event()
+
+    async def start(self) -> dict[str, str]:
+        """Raises PortError, StateDirError or InsecureListener, each with a sentence that says what to do."""
+        config = self.config
+        _refuse_open_listeners(config)
+        self._state = lock_state_dir(config.state_dir or ".")
+        state_dir = self._state.path
+        store = LogStore(state_dir / "logs.db", keep_s=config.log.keep, max_bytes=config.log.max_size)
+        self.log = LogWriter(self.local.agent_id, store, level=config.log.level, format=config.log.format)
+        try:
+            await self._open(state_dir)
+        except BaseException:
+            await self._close_quickly()
+            raise
+        return self.addresses
+
+    async def _open(self, state_dir: Path) -> None:
+        config, local = self.config, self.local
+        limits = Limits(head_bytes=config.limits.head, url_bytes=config.limits.url,
+                        head_timeout_s=config.limits.head_timeout, max_connections=config.limits.connections)
+        self.view = PeerView(self.table, limits)
+        self.metrics = Metrics(self._gauges())
+        self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
+                                     self.log, state_dir)
+        self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
+                                  proxy=self._proxy_name)
+        self.documents = self.local_api.documents
+        self.health = HealthChecks(local, on_change=self._fitness_changed)
+        self._build_called_side(limits)
+        self._build_calling_side(limits)
+        await self._bind()
+        self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
+                              allowed_origins=config.allowed_origins, api_token=self._env.get("REACH_API_TOKEN"))
+        self.addresses["admin"] = await self.admin.start(*_host_port(config.listen.admin))
+        local.changed.append(self._local_changed)
+        await self.membership.start()
+        await self.health.start()
+        self._tidy()
+        self.log.event("info", "start", detail=f"version {__version__}, outbound {self.addresses['outbound']}, "
+                       f"mesh {self.addresses['mesh']}, admin {self.addresses['admin']}")
+        if config.insecure:
+            self.log.event("warn", "insecure", detail="Listening beyond loopback is allowed without TLS: whoever "
+                           "reaches the port can call the agent. Remove `insecure: true` outside trials.")
+
+    def _build_called_side(self, limits: Limits) -> None:
+        local, config = self.local, self.config
+        self.running = RunningCalls()
+        self.deliver = Deliver(local=local, health=self.health, limits=limits)
+        stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
+                           default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
+                           random=random.Random(os.urandom(16)))
+        mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name)
+        self._mesh = Listener(self._service("mesh", mesh, limits._replace(idle_timeout_s=MESH_IDLE_S), ABANDON_AFTER_S))
+
+    def _build_calling_side(self, limits: Limits) -> None:
+        local, config = self.local, self.config
+        self.canceller = Canceller(lambda: local.agent_id)
+        weights = Weights(**msgspec.structs.asdict(config.weights))
+        stack = outbound_stack(local=local, view=self.view, canceller=self.canceller, weights=weights,
+                               default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
+                               random=random.Random(os.urandom(16)))
+        beyond = not _is_loopback(_host_port(config.listen.outbound)[0])
+        allowed = config.egress != "mesh-only" and not beyond
+        self.egress = Egress(allowed=allowed, own_ports=self._own_ports, upstream=upstream_of(self._env),
+                             limits=limits, timeout_s=config.default_timeout, log=self.log)
+        door = Door(config.allowed_hosts, config.allowed_origins, any_address=beyond)
+        outbound = Outbound(call=stack, egress=self.egress, door=door, proxy=self._proxy_name, is_own=self._is_own,
+                            local_api=self.local_api, api_token=self._env.get("REACH_API_TOKEN"))
+        self._call_locally = outbound.call
+        self._outbound = Listener(self._service("outbound", outbound, limits))
+
+    async def _bind(self) -> None:
+        """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""
+        self.addresses["mesh"] = _join(*await self._mesh.bind(*_host_port(self.config.listen.mesh)))
+        host, port = _host_port(self.config.listen.outbound)
+        bound = await self._outbound.bind(host, port)
+        self.addresses["outbound"] = _join(*bound)
+        if host in ("127.0.0.1", "localhost"):
+            try:
+                await self._outbound.bind(LOOPBACK_V6, bound[1])
+            except PortError as error:
+                self.log.event("warn", "no_ipv6_loopback", detail=str(error))
+
+    async def stop(self, *, leave: bool = True) -> None:
+        """Take no more calls, let running ones end, tell control, flush the log."""
+        self.local.set_draining(True)
+        grace_s = self.config.drain.grace
+        self._mesh.refuse_new()
+        await self.membership.stop(leave=leave)
+        await asyncio.gather(self._mesh.stop(grace_s), self._outbound.stop(grace_s))
+        await self.canceller.stop()
+        await self.admin.stop()
+        await self.health.stop()
+        self.view.close()
+        self.deliver.close()
+        self.egress.close()
+        self.log.event("info", "stop")
+        await self._close_quickly()
+
+    async def _close_quickly(self) -> None:
+        if self._tidier is not None:
+            self._tidier.cancel()
+        await asyncio.to_thread(self.log.close)
+        if self._state is not None:
+            self._state.release()
+
+    async def wait_for_stop(self) -> None:
+        """Until somebody asks for it through the admin door (`POST /v1/drain`)."""
+        await self._stop_asked.wait()
+
+    # -- what the parts ask for
+
+    def _proxy_name(self) -> str:
+        return self.local.agent_id
+
+    def _own_ports(self) -> set[int]:
+        return {int(address.rpartition(":")[2]) for address in self.addresses.values()}
+
+    def _is_own(self, authority: str) -> bool:
+        host, _, port = authority.rpartition(":")
+        return _is_loopback(host.strip("[]")) and port == self.addresses["outbound"].rpartition(":")[2]
+
+    def _advertised(self) -> str:
+        if self.config.advertise is not None:
+            return self.config.advertise
+        host, port = _host_port(self.addresses["mesh"])
+        if host in ("0.0.0.0", "::"):
+            host = _address_towards(self.config.control)
+        return _join(host, port)
+
+    def _service(self, listener: str, handler: Handler, limits: Limits, abandon_after_s: float = 0.0) -> Service:
+        def refused(peer: str, code: str, detail: str) -> None:
+            self.log.event("info", "refused", caller=peer, outcome=code, detail=f"{listener}: {detail}")
+
+        def crashed(error: BaseException) -> None:
+            self.log.event("error", "defect", detail=f"{listener}: {error!r}")
+
+        return Service(handler, limits, proxy=self.local.agent_id, abandon_after_s=abandon_after_s,
+                       on_refused=refused, on_crash=crashed)
+
+    def _table_changed(self, changes: list[Change]) -> None:
+        self.view.changed_at = asyncio.get_running_loop().time()
+        self.view.apply(changes)
+        for before, after in changes:
+            if before is None or before.rank is not after.rank or before.flags != after.flags:
+                self.log.event("info", "status", target=after.agent_id, status=after.rank.label,
+                               detail=", ".join(after.flags) or None)
+
+    def _fitness_changed(self, unfit: bool, result: str) -> None:
+        if unfit:
+            self.log.event("warn", "unfit", detail=f"The agent at {self.local.address} fails its health check "
+                           f"({result}); peers are told not to call it.")
+        else:
+            self.log.event("info", "fit", detail=f"The agent at {self.local.address} answers its health check.")
+
+    def _local_changed(self) -> None:
+        self.log.agent = self.local.agent_id
+
+    def _readiness(self) -> Readiness:
+        membership, local = self.membership, self.local
+        readiness = judge(Facts(
+            connected=membership.connected or not self.config.control,
+            table_age_s=membership.table_age_s(time.monotonic()) if self.config.control else 0.0,
+            has_agent=not local.is_gateway, registered=membership.registered.is_set(), unfit=local.unfit,
+            draining=local.draining, controls=tuple(self.config.control)))
+        if membership.problem is not None:
+            readiness.lines.append(membership.problem)
+        return readiness
+
+    def _sources(self) -> Sources:
+        return Sources(log=self.log, metrics=self.metrics, ready=self._readiness, peers=self.documents.listing,
+                       about=self._about, config=self._shown_config, drain=self._ask_stop, version=__version__)
+
+    def _ask_stop(self) -> None:
+        self.local.set_draining(True)
+        self._stop_asked.set()
+
+    def _shown_config(self) -> dict[str, object]:
+        from reach_core.settings.show import show
+
+        return show(self.config)
+
+    def _about(self) -> dict[str, object]:
+        return {**self.documents.about(), **self.addresses, "pid": os.getpid()}
+
+    def _gauges(self) -> list[Gauge]:
+        return [
+            Gauge("reach_table_entries", "Agents in this sidecar's table.", lambda: len(self.table)),
+            Gauge("reach_agent_running", "Calls the local agent works on.", lambda: self.local.running),
+            Gauge("reach_agent_queued", "Calls that wait for a place at the local agent.", lambda: self.local.queued),
+            Gauge("reach_agent_unfit", "1 while the local agent fails its health checks.",
+                  lambda: float(self.local.unfit)),
+        ]
+
+    def _tidy(self) -> None:
+        """Once a second: close connections that grew too old to be used again."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for peer in self.view.peers():
+            peer.pool.prune(now, MESH_IDLE_S - 10.0)
+        self.deliver.prune(now)
+        self.egress.prune(now)
+        self.table.expire(time.time_ns() // 1_000_000)
+        self._tidier = loop.call_later(TIDY_EVERY_S, self._tidy)
+
+
+def _refuse_open_listeners(config: SidecarConfig) -> None:
+    if config.insecure:
+        return
+    for name in ("outbound", "mesh", "admin"):
+        address = getattr(config.listen, name)
+        if not _is_loopback(_host_port(address)[0]):
+            raise InsecureListener(
+                f"listen.{name} is {address}, beyond loopback, and there is no TLS: whoever reaches the port could "
+                "call the agent. Listen on 127.0.0.1, or set `insecure: true` on a closed network.")
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", LOOPBACK_V6) or host.startswith("127.")
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _address_towards(controls: list[str]) -> str:
+    """This machine's address as the control plane sees it: that of a socket routed there; nothing is sent."""
+    for url in controls:
+        parts = urlsplit(url)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((parts.hostname or "127.0.0.1", parts.port or 80))
+            return str(probe.getsockname()[0])
+    return "127.0.0.1"

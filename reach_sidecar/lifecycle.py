@@ -1,0 +1,75 @@
+"""A sidecar as a process: start, say so, run until told to stop, stop cleanly."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from reach_os.ports import PortError
+from reach_os.state_dir import StateDirError
+from reach_sidecar.app import InsecureListener, Sidecar
+from reach_sidecar.config import SidecarConfig
+
+Ready = Mapping[str, Any]
+
+
+def run(config: SidecarConfig, ready_file: Path | None = None, on_ready: Callable[[Ready], None] | None = None) -> int:
+    """Run one sidecar until SIGTERM or SIGINT. The exit code: 0 after a clean stop, 1 if it could not start."""
+    return uvloop.run(serve(config, ready_file, on_ready))
+
+
+async def serve(config: SidecarConfig, ready_file: Path | None = None,
+                on_ready: Callable[[Ready], None] | None = None) -> int:
+    sidecar = Sidecar(config)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    try:
+        addresses = await sidecar.start()
+    except (PortError, StateDirError, InsecureListener) as error:
+        print(f"reach sidecar: {error}", file=sys.stderr, flush=True)
+        return 1
+    ready = {"pid": os.getpid(), **addresses}
+    _announce(sidecar, ready, ready_file, on_ready)
+    # what start-up left behind is not garbage: full collections need not look at it again
+    gc.collect()
+    gc.freeze()
+    await _first(told.wait(), sidecar.wait_for_stop())
+    await sidecar.stop()
+    if ready_file is not None:
+        _forget(ready_file)
+    return 0
+
+
+def _announce(sidecar: Sidecar, ready: Ready, ready_file: Path | None,
+              on_ready: Callable[[Ready], None] | None) -> None:
+    print(f"reach sidecar {sidecar.local.agent_id} ready: outbound {ready['outbound']}, mesh {ready['mesh']}, "
+          f"admin {ready['admin']}", flush=True)
+    if ready_file is not None:
+        unfinished = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
+        unfinished.write_bytes(orjson.dumps(ready))
+        unfinished.replace(ready_file)  # whoever waits for the file never sees half of it
+    if on_ready is not None:
+        on_ready(ready)
+
+
+def _forget(ready_file: Path) -> None:
+    ready_file.unlink(missing_ok=True)
+
+
+async def _first(*waits: Any) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
