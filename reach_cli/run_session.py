@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from reach_sidecar.app import Sidecar
-
 from reach_cli.failure import Failed
 from reach_cli.run_agent import AgentProcess, forward_signals
 from reach_cli.run_control import ensure_control
 from reach_cli.run_directory import forget, note
 from reach_cli.run_environment import agent_environment
 from reach_cli.run_plan import Plan
-from reach_os.ports import PortError, who_listens
+from reach_os.ports import PortError
+from reach_os.state_dir import StateDirError
+from reach_sidecar.app import InsecureListener, Sidecar
 
 PORT_POLL_S = 0.05
 PORT_HINT_AFTER_S = 15.0
@@ -97,18 +97,14 @@ class Session:
             await self._stop_sidecar()
 
     async def _start_sidecar(self) -> Mapping[str, str]:
-        self.sidecar = Sidecar(self.plan.config)
+        sidecar = Sidecar(self.plan.config)
         try:
-            addresses: Mapping[str, str] = await self.sidecar.start()
+            addresses = await sidecar.start()
         except PortError as error:
-            await self._stop_sidecar()
             raise Failed(f"{error} Or let --auto-ports find a free one.") from None
-        except OSError as error:
-            await self._stop_sidecar()
-            raise Failed(
-                f"The sidecar cannot listen: {error.strerror or error}{_who_holds(self.plan)}. Stop what holds the "
-                "port, or let --auto-ports find free ones."
-            ) from None
+        except (StateDirError, InsecureListener) as error:
+            raise Failed(str(error)) from None
+        self.sidecar = sidecar
         return addresses
 
     async def _stop_sidecar(self) -> None:
@@ -121,6 +117,8 @@ class Session:
             self.insisted += 1
             assert self.told_to_stop is not None
             self.told_to_stop.set()
+            if self.sidecar is not None:
+                self.sidecar.local.set_draining(True)
         if self.agent is not None:
             self.agent.forward(signal.SIGKILL if self.insisted >= INSISTED else number)
 
@@ -170,11 +168,3 @@ async def _accepts(port: int) -> bool:
         return False
     writer.close()
     return True
-
-
-def _who_holds(plan: Plan) -> str:
-    """` (7070: python3 (process 12))` for each fixed port of the configuration that somebody else has."""
-    listen = plan.config.listen
-    ports = [int(address.rpartition(":")[2]) for address in (listen.outbound, listen.mesh, listen.admin)]
-    held = [f"{port}: {who}" for port in ports if port and (who := who_listens(port))]
-    return f" ({'; '.join(held)})" if held else ""
