@@ -270,8 +270,13 @@ class ServerConnection(Connection):
             response.sent(sent, error)
         self._finish(request, response, keep_alive)
 
+    @property
+    def _ends_here(self) -> bool:
+        """Is the request being answered the one whose body broke the framing? Only the last one read can be."""
+        return self._refused and self._refusal is None and not self._queue
+
     def _keep_alive(self, request: Request, wanted: bool) -> bool:
-        if not wanted or self._service.stopping or (self._refused and self._refusal is None):
+        if not wanted or self._service.stopping or self._ends_here:
             return False
         # a client that waits for `100 Continue` will not send the body any more: what follows is ambiguous
         return request.body.complete or request.body.on_first_read is None
@@ -362,7 +367,7 @@ class ServerConnection(Connection):
                 body.discard()
             else:
                 keep_alive = False
-        if not keep_alive or (self._refused and self._refusal is None) or (self._saw_eof and not self._queue):
+        if not keep_alive or self._ends_here or (self._saw_eof and not self._queue):
             self._hang_up()
             return
         self._connect_host = response.inner_host or self._connect_host

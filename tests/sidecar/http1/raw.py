@@ -271,7 +271,7 @@ def answering(answer: bytes, *, close: bool = False) -> Script:
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (head := await read_head(reader)) is not None:
-            length = dict((name.lower(), value) for name, value in head[1]).get("content-length")
+            length = {name.lower(): value for name, value in head[1]}.get("content-length")
             await reader.readexactly(int(length or 0))
             writer.write(answer)
             if close:

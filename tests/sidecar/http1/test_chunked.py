@@ -1,5 +1,7 @@
 """The chunked coding: strict on the way in, the same whatever pieces it comes in."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ CUTS = st.lists(st.integers(0, 400), max_size=12)
 
 def cut(raw: bytes, cuts: list[int]) -> list[bytes]:
     at = [0, *sorted(min(place, len(raw)) for place in cuts), len(raw)]
-    return [raw[start:end] for start, end in zip(at, at[1:], strict=False) if start < end]
+    return [raw[start:end] for start, end in pairwise(at) if start < end]
 
 
 @given(CHUNKS, TRAILERS, st.binary(max_size=20), CUTS)

@@ -11,7 +11,7 @@ TOKEN = st.text("abcXYZ019!#$%&'*+-.^_`|~", min_size=1, max_size=12).map(str.enc
 OWN = {b"content-length", b"transfer-encoding", b"host", b"connection", b"upgrade", b"expect"}
 NAME = TOKEN.filter(lambda name: name.lower() not in OWN)
 VALUE = st.binary(max_size=30).map(
-    lambda raw: bytes(byte for byte in raw if byte == 9 or byte >= 0x20 and byte != 0x7F).strip(b" \t")
+    lambda raw: bytes(byte for byte in raw if byte == 9 or (byte >= 0x20 and byte != 0x7F)).strip(b" \t")
 )
 HEADERS = st.lists(st.tuples(NAME, VALUE).map(lambda pair: (pair[0].lower(), *pair)), max_size=12)
 TARGET = st.text(alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#"), max_size=40)
