@@ -11,6 +11,8 @@ from bench.daemon import BenchError
 from bench.measures import Rig
 
 RATE_HZ = 400
+# Threads that wait for work: py-spy counts them as running on some kernels.
+WAITING = ("wait (threading.py", "Condition.wait (threading.py", "_worker (concurrent/futures/thread.py")
 
 
 def record(rig: Rig, connections: int, seconds: int, native: bool, keep: Path | None) -> dict[str, str]:
@@ -50,13 +52,16 @@ def summary(name: str, stacks: str, top: int) -> str:
 
 
 def count(stacks: str) -> tuple[Counter[str], Counter[str], int]:
-    """(samples per innermost function, per function anywhere on the stack, all samples), lines merged."""
+    """(samples per innermost function, per function anywhere on the stack, all samples).
+
+    Lines of a function are merged; threads that wait for work are left out.
+    """
     own: Counter[str] = Counter()
     within: Counter[str] = Counter()
     total = 0
     for line in stacks.splitlines():
         frames, _, samples = line.rpartition(" ")
-        if not frames or not samples.isdigit():
+        if not samples.isdigit() or not frames or frames.rpartition(";")[2].startswith(WAITING):
             continue
         functions = [_function(frame) for frame in frames.split(";")]
         own[functions[-1]] += int(samples)

@@ -3,6 +3,7 @@ from bench import profiling
 STACKS = """run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:31);write (asyncio/transports.py:5) 6
 run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:40) 3
 run (asyncio/runners.py:118);call (reach_sidecar/forward/send.py:31) 1
+_bootstrap (threading.py:9);Condition.wait (threading.py:320) 50
 not a stack
 """
 
