@@ -5,6 +5,11 @@ would pin its objects and raise p99) and append. A worker thread, woken by the f
 else, takes what has gathered in 100 ms, hands it to stderr and writes it to the store in one transaction. A SIGKILL
 therefore loses about the last 100 ms.
 
+Measured per call line of 340 bytes on Debian's Python 3.11, shared 2-core machine: `line()` 1.4–1.7 µs warm, 0.5 of it
+orjson; the worker 2.7 and stderr to a file 0.85 µs of CPU at 5,000 lines/s (5.7 and 1.7 at 2,000/s, where batches are
+smaller). From `line()` to the commit: 111–122 ms median at 10,000 lines/s beside a busy loop, more when the disk or
+both cores are overcommitted.
+
 Nothing here ever blocks or fails a call. Lines that find no room (a stalled disk) or that a sink cannot take (a full
 disk, a reader of stderr that stopped) are dropped, counted in `lost`, and announced once a minute.
 """

@@ -3,7 +3,7 @@
 Labels are bounded: a caller chooses the capability it asks for and a faulty mesh could name any number of peers, so
 past the bounds everything is counted as `other`.
 
-Measured on Debian's Python 3.11: see `observe_call`.
+Measured on Debian's Python 3.11: `observe_call` 0.35–0.65 µs, `observe_attempt` 0.15–0.27 µs.
 """
 
 from bisect import bisect_left

@@ -6,6 +6,9 @@ tracers begin with a clock). A batch is a segment; small ones are merged once 51
 a day of single lines does not become a million rows. A query by trace id scans the index rows only, about 4 bytes a
 trace, then looks into the few segments that are named.
 
+Measured: 1.7 µs of CPU a line in batches of 500, 2.2 in batches of 100, 70 for a single line (0.9 of it is SQLite
+writing 340 bytes twice). Of 1,000,000 lines, each of another trace (375 MB), a trace is found in 11–19 ms.
+
 Why not a row for each line or for each trace of a batch: a row per line costs 2–3 µs, and a B-tree of random
 trace ids writes a page for almost every call.
 
@@ -19,6 +22,7 @@ import threading
 import time
 from pathlib import Path
 
+from reach_sidecar.telemetry.checkpoint import Checkpointer
 from reach_sidecar.telemetry.line import Line, level_rank
 from reach_sidecar.telemetry.query import Followed, Wanted, find
 from reach_sidecar.telemetry.segment import (
@@ -37,6 +41,7 @@ from reach_sidecar.telemetry.segment import (
 REOPEN_S = 1.0
 TRIM_EVERY_S = 1.0
 _TRIM_AT_ONCE = 64
+_BYTES_OF_A_COMMIT = 3 * 8192  # the last pages of both tables, written again each time
 _GIVE_BACK_PAGES = 256
 
 
@@ -59,6 +64,7 @@ class LogStore:
         self._trim_at = 0.0
         self._give_back = False
         self._error = ""
+        self._checkpointer = Checkpointer(path)
         self._small: list[Segment] = []  # at the end of the store, to be merged
 
     def append_batch(self, batch: list[Line]) -> tuple[int, str | None]:
@@ -114,6 +120,7 @@ class LogStore:
         for row, lines in cut(first, batch):
             db.execute(SQL["add_lines"], (row[0], lines))
             db.execute(SQL["add_index"], row)
+            self._checkpointer.wrote(row[2] + _BYTES_OF_A_COMMIT)
             small = [*small, row] if is_small(row) else []
         lines_waiting = sum([row[1] for row in small])
         if len(small) < 2 or (lines_waiting < SEGMENT_LINES and sum([row[2] for row in small]) < SEGMENT_BYTES):
@@ -123,6 +130,7 @@ class LogStore:
         db.execute(SQL["drop_lines_from"], (start,))
         db.execute(SQL["drop_index_from"], (start,))
         db.execute(SQL["add_lines"], (start, blob))
+        self._checkpointer.wrote(len(blob))
         db.execute(SQL["add_index"], merged(small))
         return []
 
@@ -176,6 +184,7 @@ class LogStore:
             "page_size=8192",  # half the system calls of 4096 for large batches, the same for small ones
             "auto_vacuum=INCREMENTAL",
             "journal_mode=WAL",
+            "wal_autocheckpoint=0",  # see checkpoint.py
             "synchronous=NORMAL",
             "secure_delete=OFF",
             "cache_size=-1024",
@@ -225,4 +234,5 @@ class LogStore:
             self._db = None
 
     def close(self) -> None:
+        self._checkpointer.wait(1.0)
         self._close_db()
