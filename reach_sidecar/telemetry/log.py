@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 import orjson
 
@@ -36,7 +37,7 @@ CLOSE_TIMEOUT_S = 3.0
 
 _dumps = orjson.dumps
 _time = time.time
-_rank_of = LEVELS.get
+_rank_of: Callable[[Any, int], int] = LEVELS.get
 
 
 class LogWriter:
@@ -95,7 +96,7 @@ class LogWriter:
 
     def line(self, record: dict[str, object]) -> None:
         """Log `record`, which has at least `level` and `event`; `ts` and `agent` are put in front of it here."""
-        rank = _rank_of(record["level"], 20)  # type: ignore[call-overload]
+        rank = _rank_of(record.get("level"), 20)
         if rank < self._threshold:
             return
         ms = int(_time() * 1000)
