@@ -18,7 +18,7 @@ from reach_core.units import parse_duration
 from reach_sidecar.http1.body import BodyTooLarge
 from reach_sidecar.http1.message import Request, Response, field
 from reach_sidecar.http1.problem import render
-from reach_sidecar.listen.local_api_agents import AgentDocuments, Document, Standing
+from reach_sidecar.listen.local_api_agents import AgentDocuments, Document, Standing, View
 from reach_sidecar.listen.local_api_tasks import run_task
 from reach_sidecar.listen.local_api_types import AgentHeartbeat, RegisterAgent, RunTask
 from reach_sidecar.listen.watch import Watch
@@ -49,25 +49,29 @@ Handler = Callable[[Asked], Awaitable[Response]]
 class LocalApi:
     """`call` sends a request through the path of a call: its `Reach-Target` names whom it is for.
 
-    `about` makes the document of `GET /v1/self`.
+    `proxy` names this sidecar in `Proxy-Status`; `about` makes the document of `GET /v1/self` where more is
+    known of the sidecar than here.
     """
 
     def __init__(
         self,
         local: LocalAgent,
-        documents: AgentDocuments,
+        view: View,
         membership: Standing,
         call: Callable[[Request], Awaitable[Response]],
-        about: Callable[[], Document],
+        *,
+        proxy: Callable[[], str] | None = None,
+        about: Callable[[], Document] | None = None,
     ) -> None:
         self._local = local
-        self._documents = documents
+        self.documents = AgentDocuments(local, view, membership)
         self._membership = membership
         self._call = call
-        self._about = about
+        self._proxy = proxy or (lambda: local.agent_id)
+        self._about = about or self.documents.about
         self._loop = asyncio.get_running_loop()
         self._openapi: bytes | None = None
-        self.watch = Watch(documents.view)
+        self.watch = Watch(view)
         self._routes: dict[str, tuple[bytes, Handler]] = {
             "/v1/agents": (b"GET", self._agents),
             "/v1/watch": (b"GET", self._watch),
@@ -89,7 +93,7 @@ class LocalApi:
             return await self._dispatch(request, path, query)
         except Problem as problem:
             trace = parse_traceparent(request.header(b"traceparent"))
-            response = render(problem, trace.trace_id if trace else None, self._local.agent_id)
+            response = render(problem, trace.trace_id if trace else None, self._proxy())
             if problem.code == "method_not_allowed":
                 response.headers.append(field("Allow", str(problem.extra["allow"])))
             return response
@@ -128,10 +132,10 @@ class LocalApi:
     # -- peers and this sidecar
 
     async def _agents(self, asked: Asked) -> Response:
-        return Response.json(200, self._documents.listing(asked.parameters))
+        return Response.json(200, self.documents.listing(asked.parameters))
 
     async def _agent(self, asked: Asked) -> Response:
-        return Response.json(200, self._documents.one(asked.rest))
+        return Response.json(200, self.documents.one(asked.rest))
 
     async def _watch(self, asked: Asked) -> Response:
         if asked.request.method == b"HEAD":
@@ -155,7 +159,7 @@ class LocalApi:
                 f"the agent {self._local.agent_id} is not registered")
             reason = self._membership.problem or "Wait longer, or see `reach check`."
             raise Problem("deadline_exceeded", f"The mesh is not ready: {missing}. {reason}", executed="no") from None
-        agents = self._documents.count()
+        agents = self.documents.count()
         return Response.json(200, {"ready": True, "agents": agents, "waited_s": round(self._loop.time() - began, 3)})
 
     async def _describe(self, asked: Asked) -> Response:
@@ -205,7 +209,7 @@ class LocalApi:
         return Response.json(200, {"status": "ok"})
 
     async def _registered(self, asked: Asked) -> Response:
-        return Response.json(200, self._documents.registered(asked.rest))
+        return Response.json(200, self.documents.registered(asked.rest))
 
     async def _run(self, asked: Asked) -> Response:
         task = await _read(asked.request, RunTask, MAX_TASK_BYTES)
@@ -220,7 +224,7 @@ class LocalApi:
             "agent_id": self._local.agent_id,
             "registered": self._local.registered,
             "connected": self._membership.connected,
-            "agents": self._documents.count(),
+            "agents": self.documents.count(),
         }
         return Response.json(200, document)
 

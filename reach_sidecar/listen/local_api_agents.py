@@ -1,6 +1,7 @@
 """Peers and this sidecar itself, as documents of the local API (design §2). The admin door shows the same."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -60,6 +61,8 @@ class Standing(Protocol):
     @property
     def address(self) -> str: ...
 
+    def table_age_s(self, now: float) -> float | None: ...
+
 
 class AgentDocuments:
     def __init__(self, local: LocalAgent, view: View, membership: Standing) -> None:
@@ -85,7 +88,7 @@ class AgentDocuments:
             if requirements and document["excluded"] is None:
                 document["excluded"] = _mismatch(requirements, offers)
             agents.append(document)
-        found: Document = {"agents": agents, "table": self.view.table_info(now)}
+        found: Document = {"agents": agents, "table": self._table()}
         if wanted and not agents:
             found["near"] = self.view.near(wanted)
         return found
@@ -132,7 +135,7 @@ class AgentDocuments:
                 "connected": membership.connected,
                 "problem": membership.problem,
             },
-            "table": self.view.table_info(self._loop.time()),
+            "table": self._table(),
             "sidecar_version": __version__,
         }
 
@@ -150,6 +153,11 @@ class AgentDocuments:
             "flags": list(local.flags),
             "excluded": {"reason": "agent_down", "detail": "it has registered here and control does not know it yet"},
         }
+
+    def _table(self) -> Document:
+        """`age_s`: since control last confirmed the table, null while there is none."""
+        age_s = self._membership.table_age_s(time.monotonic())
+        return {**self.view.table_info(self._loop.time()), "age_s": None if age_s is None else round(age_s, 3)}
 
     def _own_capabilities(self) -> list[Document]:
         return [

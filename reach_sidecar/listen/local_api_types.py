@@ -31,7 +31,8 @@ Duration = Annotated[
     str,
     msgspec.Meta(max_length=30, pattern=r"^([0-9]{1,12}(\.[0-9]{1,9})?(ms|s|m|h|d))+$", examples=["30s", "1500ms"]),
 ]
-Timeout = Annotated[float, msgspec.Meta(ge=0.001, le=31_536_000, description="seconds")] | Duration
+SHORTEST_S, LONGEST_S = 0.001, 31_536_000.0
+Timeout = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S, description="seconds")] | Duration
 Scalar = str | bool | int | float
 
 Reason = Literal[
@@ -80,9 +81,11 @@ class Agent(msgspec.Struct):
 
 
 class TableInfo(msgspec.Struct):
+    """`age_s`: since control last confirmed the table, null while there is none."""
+
     entries: Count
     hash: str
-    age_s: Seconds
+    age_s: Seconds | None
 
 
 class AgentList(msgspec.Struct, omit_defaults=True):
@@ -245,13 +248,9 @@ class ProblemDocument(msgspec.Struct, omit_defaults=True):
 
 
 def seconds(timeout: float | str) -> float:
-    """Of a number or a duration. Raises ValueError."""
-    if not isinstance(timeout, str):
-        return float(timeout)
-    parsed = parse_duration(timeout)
-    if not 0.001 <= parsed <= 31_536_000:
-        raise ValueError(f"{timeout!r} must be at least a millisecond and at most a year")
-    return parsed
+    """Of a number or a duration, brought to what a call can wait: a millisecond to a year. Raises ValueError."""
+    given = parse_duration(timeout) if isinstance(timeout, str) else float(timeout)
+    return min(max(given, SHORTEST_S), LONGEST_S)
 
 
 def _texts(value: Scalar | list[Scalar]) -> list[str]:

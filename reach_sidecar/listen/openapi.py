@@ -8,6 +8,7 @@ import msgspec
 from reach_core import __version__
 from reach_core.problem import KINDS
 from reach_sidecar.listen import local_api_types as types
+from reach_sidecar.policy.attributes import MAX_LENGTH, PATTERN
 
 Schema = dict[str, Any]
 
@@ -49,7 +50,7 @@ def _paths() -> Schema:
     capability = _query("capability", "Only agents that offer it, by name or alias, however it is spelled.",
                         {"type": "string"})
     require = _query("require", "Attributes that must match: `language=python, version>=3.11`.",
-                     {"type": "string", "maxLength": 2048})
+                     {"type": "string", "maxLength": MAX_LENGTH, "pattern": PATTERN})
     timeout = _query("timeout", "How long to wait at most.",
                      {"type": "string", "pattern": "^([0-9]{1,6}(\\.[0-9]{1,3})?(ms|s|m|h))+$", "default": "30s"})
     agent_id = {"name": "agent_id", "in": "path", "required": True, "description": "The agent's id.",

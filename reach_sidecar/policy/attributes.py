@@ -20,7 +20,15 @@ from reach_core.names import attribute_form, version_order
 
 Attributes = Mapping[str, Sequence[str]]
 
-_TERM = re.compile(r'\s*([A-Za-z][\w.-]*)\s*(?:(>=|<=|!=|==|=|>|<)\s*("[^"]*"|[^,"]*?))?\s*(?:,|$)')
+PATTERN = (
+    r'^([ \t]*[A-Za-z][A-Za-z0-9_.-]*([ \t]*(>=|<=|!=|==|=|>|<)[ \t]*("[^"]+"|[^,"\s]([^,"]*[^,"\s])?))?[ \t]*'
+    r"(,|$))*[ \t]*$"
+)
+"""The same grammar for the API's description, where `^` and `$` are those of ECMAScript."""
+_TERM = re.compile(
+    r"[ \t]*([A-Za-z][A-Za-z0-9_.-]*)"
+    r'(?:[ \t]*(>=|<=|!=|==|=|>|<)[ \t]*("[^"]+"|[^,"\s](?:[^,"]*[^,"\s])?))?[ \t]*(?:,|\Z)'
+)
 _VERSION = re.compile(r"v?\d[\w.+-]*")
 
 MAX_LENGTH = 2048
@@ -45,9 +53,9 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
         raise ValueError(f"{len(text)} characters of attributes are required: at most {MAX_LENGTH} are read")
     found: list[Requirement] = []
     position = 0
-    while text[position:].strip():
+    while text[position:].strip(" \t"):
         term = _TERM.match(text, position)
-        if term is None or (term[2] and not term[3].strip('"')):
+        if term is None:
             raise ValueError(
                 f"{text[position:].strip()!r} is not an attribute that can be required: "
                 "write terms such as language=python, version>=3.11"

@@ -1,6 +1,10 @@
-import pytest
+import re
 
-from reach_sidecar.policy.attributes import first_unmet, parse_requirements, share_met
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reach_sidecar.policy.attributes import PATTERN, first_unmet, parse_requirements, share_met
 
 AGENT = {"language": ["zh", "EN"], "model": ["qwen2.5-72b"], "cost": ["low"],
          "Version": ["3.11"], "note": ["a, b"]}
@@ -86,3 +90,13 @@ def test_preference_is_the_share_that_is_met():
     assert share_met(parse_requirements(""), AGENT) == 0
     assert share_met(parse_requirements("cost=low"), AGENT) == 1
     assert share_met(parse_requirements("cost=low, region=eu"), AGENT) == 0.5
+
+
+@given(st.text("ab=<>!, \t\"3.é", max_size=20))
+def test_the_described_grammar_is_the_one_that_is_read(text):
+    try:
+        parse_requirements(text)
+        is_read = True
+    except ValueError:
+        is_read = False
+    assert (re.search(PATTERN.replace("$", r"\Z"), text) is not None) is is_read
