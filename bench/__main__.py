@@ -139,12 +139,12 @@ def profile(seconds: int, connections: int, top: int, native: bool, keep: Path |
     progress = Progress()
     try:
         with standing(("reach",), seconds, 1.0, progress) as rig:
-            stacks = profiling.record(rig, connections, seconds, native, keep)
+            profiles = profiling.record(rig, connections, seconds, native, keep)
     except BenchError as error:
         raise click.ClickException(str(error)) from error
     progress.clear()
-    for name, text in stacks.items():
-        click.echo(profiling.summary(name, text, top))
+    for taken in profiles:
+        click.echo(profiling.summary(taken, top))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ def test_lines_of_one_function_are_added_up() -> None:
     assert within["call (reach_sidecar/forward/send.py)"] == 10
 
 
-def test_the_summary_lists_the_costliest_first() -> None:
-    lines = profiling.summary("reach-a", STACKS, top=1).splitlines()
-    assert lines[0] == "reach-a: 10 samples"
-    assert lines[2:] == ["  60.0%   60.0%  write (asyncio/transports.py)"]
+def test_the_summary_gives_microseconds_per_call_and_sums_up_files() -> None:
+    lines = profiling.summary(profiling.Profile("reach-a", STACKS, call_us=200.0), top=1).splitlines()
+    assert lines[0] == "reach-a: 200 µs of CPU per call, 10 samples"
+    assert lines[3] == "     120.0      120.0  write (asyncio/transports.py)"
+    assert lines[6:] == ["     120.0  asyncio/transports.py"]
