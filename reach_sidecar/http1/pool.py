@@ -15,6 +15,7 @@ class Pool:
         self._tls = tls
         self._idle: list[ClientConnection] = []
         self._open: set[ClientConnection] = set()
+        self._retired = False
 
     @property
     def idle(self) -> int:
@@ -53,7 +54,10 @@ class Pool:
         return self.take_idle(max_idle_s) or await self.connect(timeout_s)
 
     def release(self, connection: ClientConnection) -> None:
-        self._idle.append(connection)
+        if self._retired:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def forget(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
@@ -73,7 +77,13 @@ class Pool:
             connection.close()
         self._idle.clear()
 
+    def retire(self) -> None:
+        """Nobody will ask for a connection again; calls that are under way keep theirs to their end."""
+        self._retired = True
+        self.close_idle()
+
     def close(self) -> None:
+        """All at once, calls under way included."""
         for connection in list(self._open):
             connection.discard()
         self._idle.clear()

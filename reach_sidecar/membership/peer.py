@@ -37,7 +37,7 @@ class Peer:
         before, self.entry = self.entry, entry
         if entry.address != before.address:
             self.host, self.port = split_address(entry.address)
-            self.pool.close()
+            self.pool.retire()
             self.pool = Pool(self.host, self.port, self._limits)
         if (entry.address, entry.gen) != (before.address, before.gen):
             self.out_until = 0.0

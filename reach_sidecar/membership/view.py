@@ -38,7 +38,7 @@ class PeerView:
                 self._unindex(after.agent_id, before.capabilities)
             if after.is_tombstone:
                 if peer is not None:
-                    peer.pool.close()
+                    peer.pool.retire()  # an agent that leaves still finishes what it has begun
                     del self._peers[after.agent_id]
                 continue
             if peer is None:
