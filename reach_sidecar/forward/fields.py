@@ -43,18 +43,12 @@ def passing(headers: Iterable[Field]) -> list[Field]:
 
 
 def _passing(headers: Iterable[Field], stopping: Collection[bytes]) -> list[Field]:
-    kept = []
+    kept = [header for header in headers if header[0] not in stopping]
     named: frozenset[bytes] = frozenset()
-    for header in headers:
-        lower = header[0]
-        if lower in stopping:
-            if lower == b"connection":
-                named |= named_by_connection(header[2]) - _NEVER_NAMED
-        else:
-            kept.append(header)
-    if named:
-        kept = [header for header in kept if header[0] not in named]
-    return kept
+    for lower, _, value in headers:
+        if lower == b"connection":
+            named |= named_by_connection(value) - _NEVER_NAMED
+    return [header for header in kept if header[0] not in named] if named else kept
 
 
 def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
@@ -63,8 +57,8 @@ def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
         return headers
     address = peer.encode()
     for index in range(len(headers) - 1, -1, -1):
-        lower, name, value = headers[index]
-        if lower == b"x-forwarded-for":
+        if headers[index][0] == b"x-forwarded-for":
+            lower, name, value = headers[index]
             headers[index] = (lower, name, b"%b, %b" % (value, address) if value else address)
             return headers
     headers.append((b"x-forwarded-for", b"X-Forwarded-For", address))

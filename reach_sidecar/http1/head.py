@@ -9,6 +9,7 @@ Refused beyond llhttp: bare LF, folded lines, control characters, no or two `Hos
 (RFC 9112 §3.2, §5, §6.1, §6.3; design §7).
 """
 
+import functools
 import re
 
 import httptools
@@ -29,8 +30,11 @@ _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET = re.compile(rb"[\x21\x22\x24-\x7e]+")  # visible ASCII but `#`
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\])(?::[0-9]{0,5})?")
 _ABSOLUTE = re.compile(rb"http://([^/?]*)", re.IGNORECASE)
-# Everything a head may hold: visible characters, bytes over 0x7f, space, tab, CR and LF.
-_ALLOWED = bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)) + b"\t\r\n"
+# Everything a line may hold: visible characters, bytes over 0x7f, space and tab.
+_TEXT = bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)) + b"\t"
+_VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
+# The fields that decide where a message ends and what becomes of its connection.
+_FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"})
 
 
 class HeadError(Exception):
@@ -98,13 +102,11 @@ def parse_request(raw: bytes) -> Head:
     _refuse_bad_bytes(raw)
     line_end = raw.index(b"\r\n")
     words = raw[:line_end].split(b" ")
-    if len(words) != 3 or not _TOKEN.fullmatch(words[0]):
+    if len(words) != 3:
         raise HeadError("bad_request", "The request line must be `METHOD target HTTP/1.1`.")
     method, target, version = words
-    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise HeadError("bad_request", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
-    if method not in METHODS:
-        raise HeadError("not_implemented", f"The method {method.decode()!r} is not known here.")
+    if method not in METHODS or version not in _VERSIONS:
+        _refuse_line(method, version)
     if not _TARGET.fullmatch(target):
         raise HeadError("bad_request", "The request target holds characters that a URL must encode.")
     _check_form(method, target)
@@ -122,7 +124,7 @@ def parse_request(raw: bytes) -> Head:
     hosts = _read_framing(head, "bad_request", b" \r" in raw or b"\t\r" in raw)
     if len(hosts) != 1 and (hosts or head.version == 11):
         raise HeadError("bad_request", "A request carries exactly one Host header.")
-    if hosts and not _HOST.fullmatch(hosts[0]):
+    if hosts and not _is_host(hosts[0]):
         raise HeadError("bad_request", "The Host header is not a host and port.")
     if method == b"CONNECT" and (head.length or head.chunked):
         raise HeadError("bad_request", "CONNECT has no body: what follows its head belongs to the tunnel.")
@@ -150,14 +152,28 @@ def parse_response(raw: bytes) -> Head:
     return head
 
 
+def _refuse_line(method: bytes, version: bytes) -> None:
+    if not _TOKEN.fullmatch(method):
+        raise HeadError("bad_request", "The request line must be `METHOD target HTTP/1.1`.")
+    if version not in _VERSIONS:
+        raise HeadError("bad_request", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+    raise HeadError("not_implemented", f"The method {method.decode()!r} is not known here.")
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
 def _refuse_bad_bytes(raw: bytes, code: str = "bad_request") -> None:
-    ends = raw.count(b"\r\n")
-    if raw.count(b"\n") != ends or raw.count(b"\r") != ends:
+    """One pass over the head: without its text only line ends may be left."""
+    rest = raw.translate(None, _TEXT)
+    if rest != b"\r\n" * (len(rest) >> 1):
+        if rest.strip(b"\r\n"):
+            raise HeadError(code, "The head holds control characters.")
         raise HeadError(code, "Lines must end with CR LF, and neither may stand alone.")
     if b"\r\n " in raw or b"\r\n\t" in raw:
         raise HeadError(code, "Folded header lines are not accepted.")
-    if raw.translate(None, _ALLOWED):
-        raise HeadError(code, "The head holds control characters.")
 
 
 def _check_form(method: bytes, target: bytes) -> None:
@@ -184,6 +200,8 @@ def _read_framing(head: Head, code: str, spaced: bool) -> list[bytes]:
     hosts: list[bytes] = []
     upgrade = b""
     for lower, _, value in head.headers:
+        if lower not in _FRAMING:
+            continue
         if lower == b"host":
             hosts.append(value)
         elif lower == b"content-length":

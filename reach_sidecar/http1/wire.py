@@ -4,18 +4,22 @@ from reach_sidecar.http1.message import REASONS, Field
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-_STATUS_LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in REASONS.items()}
+_END = b"\r\n"  # joined to the last line it makes the empty one
+_STATUS_LINES = {status: b"HTTP/1.1 %d %b" % (status, reason) for status, reason in REASONS.items()}
 
 
 def request_head(method: bytes, target: bytes, headers: list[Field]) -> bytes:
     """A request's head, the empty line included."""
-    lines = [b"%b: %b\r\n" % (name, value) for _, name, value in headers]
-    return b"%b %b HTTP/1.1\r\n%b\r\n" % (method, target, b"".join(lines))
+    lines = [b"%b %b HTTP/1.1" % (method, target)]
+    lines += [name + b": " + value for _, name, value in headers]
+    lines.append(_END)
+    return b"\r\n".join(lines)
 
 
 def response_head(status: int, reason: bytes, headers: list[Field]) -> bytes:
     """An answer's head, the empty line included."""
-    lines = [b"%b: %b\r\n" % (name, value) for _, name, value in headers]
-    if reason == REASONS.get(status):
-        return b"%b%b\r\n" % (_STATUS_LINES[status], b"".join(lines))
-    return b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, b"".join(lines))
+    known = REASONS.get(status) == reason
+    lines = [_STATUS_LINES[status] if known else b"HTTP/1.1 %d %b" % (status, reason)]
+    lines += [name + b": " + value for _, name, value in headers]
+    lines.append(_END)
+    return b"\r\n".join(lines)
