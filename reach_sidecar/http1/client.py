@@ -64,8 +64,8 @@ class ClientConnection(Connection):
         self._pool = pool
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._head = bytearray()
         self._method = b""
+        self._request_head = b""
         self._answer: asyncio.Future[Response] | None = None
         self._interim: Interim | None = None
         self._keep_alive = False
@@ -81,7 +81,7 @@ class ClientConnection(Connection):
         super().connection_made(transport)
         socket = transport.get_extra_info("socket")
         if socket is not None:
-            self._readable.register(socket.fileno(), select.POLLIN | select.POLLRDHUP)
+            self._readable.register(socket.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
 
     def alive(self) -> bool:
         """May this idle connection be used again? The kernel is asked, because the loop may not have read yet
@@ -98,7 +98,11 @@ class ClientConnection(Connection):
         `ask_first` it carries `Expect: 100-continue`, and no byte of the body is taken before the 100.
         `deadline` is loop time for the answer's head. Raises ExchangeError.
         """
+        if self.closed or self.transport is None or self.transport.is_closing():
+            # lost in the turns since it was made: nothing would ever wake us
+            raise ConnectFailed("the connection was closed before anything was sent")
         self._method = method
+        self._request_head = head
         self._interim = interim
         answer: asyncio.Future[Response] = self._loop.create_future()
         self._answer = answer
@@ -119,7 +123,9 @@ class ClientConnection(Connection):
             timer.cancel()
             self._answer = None
         content = response.body
-        if isinstance(content, bytes):
+        if response.tunnel is not None:
+            pass  # it belongs to the tunnel from here on
+        elif isinstance(content, bytes):
             self._release()
         elif content.complete and not content.trailers:
             content.on_end = self._release
@@ -158,6 +164,12 @@ class ClientConnection(Connection):
     def abandon_body(self) -> None:
         self.discard()
 
+    def eof_received(self) -> bool | None:
+        if self._is_tunnel and self._tunnel is None:
+            self._saw_eof = True  # only this direction is over: `tunnel` passes that on
+            return True
+        return super().eof_received()
+
     # -- the answer
 
     def feed_head(self, data: bytes) -> bytes:
@@ -167,16 +179,13 @@ class ClientConnection(Connection):
         if self._answer is None or self._answer.done():
             self.abort()  # bytes nobody asked for
             return b""
-        searched = max(0, len(self._head) - 3)
         if self._head:
-            self._head += data
-            data = bytes(self._head)
-        end = data.find(b"\r\n\r\n", searched)
-        if end < 0 or end > self._limits.head_bytes:
-            if len(data) > self._limits.head_bytes:
-                self._fail(BadAnswer(f"the answer's header block is over {self._limits.head_bytes} bytes"))
+            data = self.gather_head(data)
+            if not data:
                 return b""
-            self._head = bytearray(data)
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or end > self._limits.head_bytes:
+            self._wait_for_more(data)
             return b""
         self._head.clear()
         try:
@@ -186,6 +195,17 @@ class ClientConnection(Connection):
             self._fail(BadAnswer(error.detail))
             return b""
         return data[end + 4:]
+
+    def _wait_for_more(self, data: bytes) -> None:
+        """Keep an incomplete head, unless it can never become one: nobody shall wait for its end in vain."""
+        if len(data) - 3 > self._limits.head_bytes:
+            self._fail(BadAnswer(f"the answer's header block is over {self._limits.head_bytes} bytes"))
+        elif not data.startswith(b"HTTP/1."[:len(data)]):
+            self._fail(BadAnswer("the answer does not start with HTTP/1.1 or HTTP/1.0"))
+        elif data.count(b"\n") != data.count(b"\r\n"):
+            self._fail(BadAnswer("the answer's lines do not end with CR LF"))
+        else:
+            self._head = bytearray(data)
 
     def _take_head(self, head: Head) -> None:
         if head.status == 100:
@@ -205,6 +225,8 @@ class ClientConnection(Connection):
     def _take_switch(self, head: Head) -> None:
         if head.upgrade is None:
             raise HeadError("bad_agent_response", "The answer switches protocols without saying to which.")
+        if b"\r\nupgrade:" not in self._request_head.lower():
+            raise HeadError("bad_agent_response", "The answer switches protocols, and nobody asked for it.")
         self._switch(head)
 
     def _switch(self, head: Head) -> None:

@@ -46,7 +46,10 @@ class Pool:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise ConnectFailed(f"connecting to {self.host}:{self.port} failed: {reason}") from None
-        self._open.add(connection)
+        except UnicodeError:
+            raise ConnectFailed(f"{self.host!r} cannot be the name of a host") from None
+        if not connection.closed:  # it may be gone again already
+            self._open.add(connection)
         return connection
 
     async def acquire(self, max_idle_s: float, timeout_s: float | None = None) -> ClientConnection:

@@ -80,7 +80,8 @@ class ServerConnection(Connection):
 
     @property
     def busy(self) -> bool:
-        return self._task is not None
+        """Is an answer due, or one not quite out yet?"""
+        return self._task is not None or (self.transport is not None and self.transport.get_write_buffer_size() > 0)
 
     def check_time(self, now: float) -> None:
         """Once a second: a head that takes too long, nothing asked for too long, a message that does not move."""
@@ -354,7 +355,8 @@ class ServerConnection(Connection):
             self.write(CONTINUE)
 
     def _send_interim(self, status: int, headers: list[Field]) -> None:
-        self.write(response_head(status, REASONS.get(status, b""), headers))
+        if not self._write_paused:  # what the client does not take now is of no use later
+            self.write(response_head(status, REASONS.get(status, b""), headers))
 
     def _finish(self, request: Request, response: Response, keep_alive: bool) -> None:
         self._task = None
