@@ -18,6 +18,7 @@ import pytest
 from harness.mesh import REACH, get, post, until
 
 from reach_cli import demo_job
+from reach_cli.demo_agents.summarizer import summarise
 from reach_cli.run_directory import notes
 
 SUMMARIZER = demo_job.AGENTS / "summarizer.py"
@@ -119,7 +120,7 @@ def test_two_runs_find_each_other(laptop: Laptop) -> None:
     laptop.ready("--capability", "summarize", "--", sys.executable, str(SUMMARIZER))
     code = (
         "import json, time, urllib.request, urllib.error\n"
-        "job = json.dumps({'task': 'One. Two two.'}).encode()\n"
+        "job = json.dumps({'task': 'Cats sleep. Cats purr and sleep. Dogs bark.'}).encode()\n"
         "for _ in range(200):\n"
         "    try:\n"
         "        print(urllib.request.urlopen('http://summarize.reach/process', job, 10).read().decode())\n"
@@ -129,7 +130,7 @@ def test_two_runs_find_each_other(laptop: Laptop) -> None:
     )
     out, err = laptop.run("--", sys.executable, "-c", code).communicate(timeout=50)
     assert laptop.runs[1].returncode == 0, err
-    assert json.loads(out) == {"summary": "Two two."}
+    assert json.loads(out) == {"summary": summarise("Cats sleep. Cats purr and sleep. Dogs bark.", 1, [])}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
@@ -164,7 +165,7 @@ def test_killing_the_agent_ends_the_run(laptop: Laptop) -> None:
     run = laptop.ready("--id", "one", "--capability", "work", "--", sys.executable, "-c", LISTENER)
     other = laptop.ready("--id", "two", "--", sys.executable, "-c", LISTENER)
     url = f"http://{laptop.note('two')['outbound']}/v1/agents?capability=work"
-    until("the other one sees it", lambda: get(url)[1]["agents"][0]["status"] == "up")
+    until("the other one sees it", lambda: [a["status"] for a in get(url)[1]["agents"]] == ["up"])
     agent = next(
         int(process.name) for process in Path("/proc").glob("[0-9]*")
         if process.name != str(os.getpid()) and _is_agent_of(process, laptop.note("one")["outbound"])
