@@ -140,6 +140,8 @@ class Session:
                     f"{self.plan.agent_id} does not listen on port {port} yet, so nobody can call it. Make it listen "
                     "on $PORT, or say with --port where it does. (It can call others already.)"
                 )
+        if self.sidecar is not None:
+            self.sidecar.health.check_soon()
         declared = self.plan.config.agent.capabilities if self.plan.config.agent else []
         names = [capability.name for capability in declared]
         target = names[0] if names else f"@{self.plan.agent_id}"
