@@ -76,16 +76,17 @@ class Control:
     async def stop(self) -> None:
         """Answer those who wait, note what is known, give everything back."""
         self._is_ready = False
-        if self._watching is not None:
+        if self._watching is not None and self._keeping is not None:
+            self._watching.cancel()
+            self._keeper.stop()
+            await asyncio.gather(self._watching, self._keeping, return_exceptions=True)
             self._service.feed.close()
         for runner in self._runners:
             await runner.cleanup()
         for taken in self._sockets.values():
             taken.close()
-        if self._watching is not None and self._keeping is not None:
-            self._watching.cancel()
-            self._keeper.stop()
-            await asyncio.gather(self._watching, self._keeping, return_exceptions=True)
+        if self._keeping is not None:
+            await self._keeper.flush()  # what came while the listeners closed
         if self._snapshot is not None:
             await self._snapshot.close()
         if self._state_dir is not None:

@@ -97,7 +97,7 @@ def check(config: ControlConfig) -> Iterable[Fault]:
 
 def _lease(lease: LeaseConfig) -> Iterable[Fault]:
     path = ("lease", "ttl")
-    if lease.ttl < 3 * lease.heartbeat:
+    if round(lease.ttl * 1000) < round(3 * lease.heartbeat * 1000):  # 3 × 0.2 is more than 0.6 in floats
         least = format_duration(3 * lease.heartbeat)
         yield Fault(
             path,

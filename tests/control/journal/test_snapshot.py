@@ -54,7 +54,9 @@ async def test_an_unreadable_row_does_not_cost_the_others(tmp_path: Path) -> Non
     await snapshot.close()
     with sqlite3.connect(path) as db:
         db.execute("INSERT INTO entry VALUES ('b', x'00ff', 'i', NULL), ('c', 7, 'i', NULL)")
-    noted = await Snapshot(path).open(NOW_MS)
+    again = Snapshot(path)
+    noted = await again.open(NOW_MS)
+    await again.close()
     assert [e.agent_id for e in noted.entries] == ["a"]
     assert noted.unreadable == 2
 
