@@ -48,7 +48,7 @@ def command(config_file: str | None, ready_file: str | None, exit_when_idle: str
         config = complete(ControlConfig(), os.environ) if config_file is None else load_control(config_file)
     except ConfigError as error:
         raise complain(error) from None
-    from reach_control import lifecycle
+    from reach_control.lifecycle import run
 
     with noted("control", config.listen.api) as note_ready:
 
@@ -57,7 +57,7 @@ def command(config_file: str | None, ready_file: str | None, exit_when_idle: str
             if idle_s is not None:
                 threading.Thread(target=_stop_when_idle, args=(ready["admin"], idle_s), daemon=True).start()
 
-        code = lifecycle.run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
+        code = run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
     click.get_current_context().exit(code)
 
 

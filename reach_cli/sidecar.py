@@ -25,8 +25,8 @@ def command(config_file: str, ready_file: str | None) -> None:
         config = load_sidecar(config_file)
     except ConfigError as error:
         raise complain(error) from None
-    from reach_sidecar import lifecycle
+    from reach_sidecar.lifecycle import run
 
     with noted("sidecar", config.id) as on_ready:
-        code = lifecycle.run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
+        code = run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
     click.get_current_context().exit(code)

@@ -9,9 +9,10 @@ EXEMPT: dict[str, str] = {
     "reach_sidecar/lifecycle.py": "signals and start order of a real process: tests/e2e/test_start_stop.py",
     "reach_control/app.py": "wiring only; tests/e2e runs it in real processes",
     "reach_control/lifecycle.py": "signals and start order of a real process: tests/e2e/test_start_stop.py",
-    "reach_cli/main.py": "registers the verbs; each verb has its own tests",
     "reach_cli/demo.py": "starts real processes: tests/e2e/test_demo.py",
+    "reach_cli/demo_mesh.py": "the demo's processes: tests/e2e/test_demo.py",
     "reach_cli/run.py": "starts real processes: tests/e2e/test_run.py",
+    "reach_cli/run_session.py": "a sidecar and an agent from start to end: tests/e2e/test_run.py",
     "reach_cli/sidecar.py": "starts a real process: tests/e2e/test_start_stop.py",
     "reach_cli/control.py": "starts a real process: tests/e2e/test_start_stop.py",
 }
