@@ -31,7 +31,8 @@ def measure(agent: str, control: str, directory: Path) -> dict[str, float]:
         found = offer(caller.address, "/to/work/work", RATE, SECONDS, CONNECTIONS, cold=True)
     work_ms = WORK_S * 1000
     return {
-        "lost": found["failed"] + found["broken"],
+        "lost": found["lost"],
+        **{f"answers_{what}": number for what, number in found["answers"].items()},
         "p95_overhead_ms": found["p95_ms"] - work_ms,
         "overhead_percent": (found["mean_ms"] - work_ms) / found["mean_ms"] * 100,
     }

@@ -21,7 +21,8 @@ import socket
 import statistics
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
+from typing import Any
 
 from bench.timer import Timer
 from bench.wrk import REQUEST_BODY
@@ -69,8 +70,8 @@ class Connection:
         if self.socket.send(self.request) != len(self.request):
             raise ConnectionError("a 1 KiB request did not fit into the socket's buffer")
 
-    def receive(self) -> bool | None:
-        """None: more to come; else whether the answer was a 200."""
+    def receive(self) -> int | None:
+        """The status of the answer, once it is complete."""
         data = self.socket.recv(65536)
         if not data:
             raise ConnectionError("the connection was closed before the answer")
@@ -83,7 +84,7 @@ class Connection:
             raise ConnectionError("an answer without Content-Length")
         if len(self.answer) < head + 4 + int(length[1]):
             return None
-        return self.answer.startswith(b"HTTP/1.1 200")
+        return int(self.answer[9:12])
 
 
 class Sender:
@@ -97,7 +98,7 @@ class Sender:
         self.free = deque(Connection(host, int(port), request) for _ in range(connections))
         self.busy: dict[int, Connection] = {}
         self.latencies_s: list[float] = []
-        self.failed = self.broken = 0
+        self.answers: Counter[str] = Counter()  # by status, and what became of calls without one
         self.timer = Timer()
         self.epoll = select.epoll()
         self.epoll.register(self.timer.descriptor, select.EPOLLIN | select.EPOLLET)
@@ -108,6 +109,7 @@ class Sender:
         """Use every connection once, so that no connect or first call counts."""
         self.run([0.0] * len(self.free))
         self.latencies_s.clear()
+        self.answers.pop("200", None)  # failures stay
 
     def run(self, times: list[float]) -> None:
         sent, start_s = 0, time.perf_counter() + START_S
@@ -124,13 +126,16 @@ class Sender:
             for descriptor, _ in self.epoll.poll(0.5):
                 if descriptor in self.busy:
                     self._take(descriptor)
-        self.broken += len(self.busy) + len(times) - sent
+        if self.busy:
+            self.answers["unanswered"] += len(self.busy)
+        if sent < len(times):
+            self.answers["unsent"] += len(times) - sent
 
     def _send(self, one: Connection, intended_s: float) -> None:
         try:
             one.send(intended_s)
         except OSError:
-            self.broken += 1
+            self.answers["broken"] += 1
             one.socket.close()
         else:
             self.busy[one.socket.fileno()] = one
@@ -138,24 +143,30 @@ class Sender:
     def _take(self, descriptor: int) -> None:
         one = self.busy[descriptor]
         try:
-            success = one.receive()
+            status = one.receive()
         except OSError:
-            self.broken += 1
+            self.answers["broken"] += 1
             del self.busy[descriptor]
             one.socket.close()
             return
-        if success is not None:
+        if status is not None:
             self.latencies_s.append(time.perf_counter() - one.intended_s)
-            self.failed += not success
+            self.answers[str(status)] += 1
             del self.busy[descriptor]
             self.free.append(one)
 
-    def result(self, seconds: float) -> dict[str, float]:
-        """calls, seconds, failed, broken; mean_ms, p50_ms, p95_ms, p99_ms, max_ms of the answered calls."""
+    def result(self, seconds: float) -> dict[str, Any]:
+        """calls, seconds, lost, answers; mean_ms, p50_ms, p95_ms, p99_ms, max_ms of the answered calls."""
         ordered = sorted(self.latencies_s) or [0.0]
-        found = {"calls": len(self.latencies_s), "seconds": seconds, "failed": self.failed, "broken": self.broken}
-        percents = {f"p{percent}_ms": percentile(ordered, percent) * 1000 for percent in (50, 95, 99)}
-        return found | percents | {"mean_ms": statistics.fmean(ordered) * 1000, "max_ms": ordered[-1] * 1000}
+        return {
+            "calls": len(self.latencies_s),
+            "seconds": seconds,
+            "lost": self.answers.total() - self.answers["200"],
+            "answers": dict(self.answers),
+            "mean_ms": statistics.fmean(ordered) * 1000,
+            **{f"p{percent}_ms": percentile(ordered, percent) * 1000 for percent in (50, 95, 99)},
+            "max_ms": ordered[-1] * 1000,
+        }
 
 
 def main(address: str, path: str, rate: float, seconds: float, connections: int, cold: bool) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import subprocess
+from typing import Any
 
 from bench.daemon import ROOT, BenchError, python_module
 
 
 def offer(
     address: str, path: str, rate: int, seconds: float, connections: int, cold: bool = False
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Result of `bench.load` (its `Sender.result`). Raises BenchError when it could not even start."""
     shape = [str(rate), str(seconds), str(connections), *(["cold"] if cold else [])]
     done = subprocess.run(
@@ -17,5 +18,5 @@ def offer(
     )  # fmt: skip
     if done.returncode:
         raise BenchError(f"the open-loop load on {address} failed:\n{done.stderr.strip()}")
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -58,7 +58,7 @@ def test_latency_counts_the_wait_for_a_connection(slow_server: str) -> None:
     found = sender.result(seconds=0.2)
     for one in sender.free:
         one.socket.close()
-    assert (found["calls"], found["failed"], found["broken"]) == (10, 0, 0)
+    assert (found["calls"], found["lost"], found["answers"]) == (10, 0, {"200": 10})
     assert found["max_ms"] >= 200
     assert 80 <= found["p50_ms"] < found["max_ms"]
 
@@ -68,7 +68,7 @@ def test_priming_is_not_counted(slow_server: str) -> None:
     sender.prime()
     assert sender.latencies_s == []
     sender.run([0.0, 0.001])
-    assert len(sender.latencies_s) == 2
+    assert sender.result(seconds=0.1)["answers"] == {"200": 2}
     sender.free[0].socket.close()
 
 
@@ -77,5 +77,6 @@ def test_calls_without_an_answer_are_broken() -> None:
     sender = load.Sender(f"127.0.0.1:{listener.getsockname()[1]}", "/", connections=1)
     listener.accept()[0].close()
     sender.run([0.0, 0.001])
-    assert sender.result(seconds=0.1)["broken"] == 2
+    found = sender.result(seconds=0.1)
+    assert (found["lost"], found["answers"]) == (2, {"broken": 1, "unsent": 1})
     listener.close()
