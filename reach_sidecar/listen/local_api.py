@@ -178,7 +178,7 @@ class LocalApi:
                 wanted.agent_id,
                 wanted.address,
                 wanted.health_path,
-                wanted.max_concurrency,
+                None if wanted.max_concurrency is None else int(wanted.max_concurrency),
                 None if wanted.capabilities is None else [
                     one if isinstance(one, str) else one.capability() for one in wanted.capabilities],
                 wanted.version,

@@ -31,7 +31,7 @@ Duration = Annotated[
     str,
     msgspec.Meta(max_length=30, pattern=r"^([0-9]{1,12}(\.[0-9]{1,9})?(ms|s|m|h|d))+$", examples=["30s", "1500ms"]),
 ]
-SHORTEST_S, LONGEST_S = 0.001, 31_536_000.0
+SHORTEST_S, LONGEST_S = 0.001, 1_000_000.0
 Timeout = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S, description="seconds")] | Duration
 Scalar = str | bool | int | float
 
@@ -176,7 +176,7 @@ class RegisterAgent(msgspec.Struct):
     agent_id: AgentId
     address: Annotated[str, msgspec.Meta(max_length=300, examples=["http://127.0.0.1:9001"])] | None = None
     health_path: Annotated[str, msgspec.Meta(pattern="^/[!-~]*$", max_length=2000)] | None = None
-    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    max_concurrency: Annotated[float, msgspec.Meta(ge=1, le=1_000_000, multiple_of=1)] | None = None
     capabilities: Annotated[list[CapabilityName | Declaration], msgspec.Meta(max_length=200)] | None = None
     version: Annotated[str, msgspec.Meta(max_length=100)] | None = None
 
@@ -248,7 +248,7 @@ class ProblemDocument(msgspec.Struct, omit_defaults=True):
 
 
 def seconds(timeout: float | str) -> float:
-    """Of a number or a duration, brought to what a call can wait: a millisecond to a year. Raises ValueError."""
+    """Of a number or a duration, brought to what a call can wait: 1 ms to 11 days. Raises ValueError."""
     given = parse_duration(timeout) if isinstance(timeout, str) else float(timeout)
     return min(max(given, SHORTEST_S), LONGEST_S)
 

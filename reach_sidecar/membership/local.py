@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from reach_core.names import normalise
-from reach_core.peer import Capability, Limits, check_agent_id
+from reach_core.peer import MAX_ENTRY_BYTES, Capability, Entry, Limits, Rank, check_agent_id, decode_entry
+
+REST_OF_ENTRY = 512
+"""Bytes of an entry that are not the agent's own: cluster, address, limits, numbers, flags."""
 
 
 class AgentIdConflict(Exception):
@@ -106,9 +109,14 @@ class LocalAgent:
             raise ValueError(f"health_path is {health_path!r}: it must begin with a slash, such as /healthz")
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"max_concurrency is {max_concurrency}: it must be at least 1")
-        before = self._told()
+        before, was = self._told(), self.declared
         if capabilities is not None:
             self._index(self._with_details(one) for one in capabilities)
+        try:
+            _check_entry(agent_id, self.version if version is None else version, self.declared)
+        except ValueError:
+            self._index(was)
+            raise
         self.agent_id, self.provisional = agent_id, False
         self.address = new_address
         if health_path is not None:
@@ -174,6 +182,16 @@ class LocalAgent:
             for alias in one.aliases:
                 by_name.setdefault(alias, one)
         self.capabilities = by_name
+
+
+def _check_entry(agent_id: str, version: str, declared: tuple[Capability, ...]) -> None:
+    """Control would refuse what cannot become an entry, and the agent would be out of the mesh."""
+    entry = Entry(agent_id=agent_id, gen=0, ver=0, rank=Rank.UP, version=version, capabilities=declared)
+    room = MAX_ENTRY_BYTES - REST_OF_ENTRY
+    if len(entry.encoded) > room:
+        raise ValueError(f"what it declares takes {len(entry.encoded)} bytes and {room} are allowed: declare fewer "
+                         "capabilities, aliases or attributes")
+    decode_entry(entry.encoded)
 
 
 def agent_address(text: str) -> str:

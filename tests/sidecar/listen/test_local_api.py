@@ -92,6 +92,14 @@ async def test_an_agent_of_the_articles_registers_itself(stand):
     assert "second sidecar" in problem["detail"]
 
 
+async def test_what_is_too_much_for_the_table_is_refused_and_costs_nothing(agent_stand):
+    status, problem = await agent_stand.json("POST", "/agents/register", {
+        "agent_id": "a", "capabilities": [f"capability.{number}" * 8 for number in range(100)]})
+    assert (status, problem["type"]) == (400, "urn:reach:bad_request")
+    assert "declare fewer" in problem["detail"]
+    assert list(agent_stand.local.capabilities) == ["echo"]
+
+
 async def test_control_s_refusal_reaches_the_registering_agent(stand):
     stand.membership.connected = True
     stand.local.changed.append(lambda: asyncio.get_running_loop().call_later(0.02, stand.membership.registered.set))

@@ -71,6 +71,8 @@ def test_plain_names_keep_the_configured_details_and_omitted_fields_stay():
         ({"health_path": "healthz"}, "must begin with a slash"),
         ({"max_concurrency": 0}, "at least 1"),
         ({"capabilities": ["a", ""]}, "not a capability's name"),
+        ({"capabilities": [f"capability.number.{number}" for number in range(200)]}, "declare fewer"),
+        ({"capabilities": [Capability(name="a", timeout_s=2e6)]}, "timeout_s"),
     ],
 )
 def test_a_bad_declaration_changes_nothing(changes, message):
