@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := reach_core reach_sidecar reach_control reach_cli
+PACKAGES := reach_core reach_os reach_sidecar reach_control reach_cli
 PYTEST := $(BIN)/python -m pytest
 PARALLEL ?= -n 2 --dist loadfile
 
