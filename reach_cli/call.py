@@ -23,9 +23,7 @@ URL_SAFE = "/?&=%:@!$'()*+,;~-._"
 @click.argument("capability", metavar="CAP")
 @click.argument("path", required=False)
 @click.option("-d", "--data", metavar="TEXT|@FILE|@-", help="The body: text, a file, or standard input.")
-@click.option(
-    "-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A header; may be repeated."
-)
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A header; may be repeated.")
 @click.option("-X", "--request", "method", metavar="METHOD", help="The method. [POST with -d, else GET]")
 @click.option("--timeout", metavar="DURATION", help="The total budget of the call, such as 1500ms or 30s.")
 @click.option("-i", "--include", is_flag=True, help="Show the status line and headers of the answer too.")
@@ -105,7 +103,7 @@ def request(
 def explain(answer: http.client.HTTPResponse, body: bytes) -> str:
     """A problem+json document in sentences: what happened, what to do, who was tried."""
     problem = problem_of(body)
-    lines = [f"{problem.get('title', answer.reason)}: {problem.get('detail', 'no detail was given.')}"]
+    lines = [str(problem.get("detail") or problem.get("title") or f"{answer.status} {answer.reason}")]
     lines += [
         f"  tried {attempt.get('agent')}: {attempt.get('result')} ({attempt.get('ms')} ms)"
         for attempt in problem.get("attempts") or []
@@ -122,9 +120,7 @@ def explain(answer: http.client.HTTPResponse, body: bytes) -> str:
 
 def is_problem(answer: http.client.HTTPResponse) -> bool:
     """Whether the mesh itself made this answer, rather than the agent."""
-    return answer.status >= 400 and (answer.getheader("Content-Type") or "").startswith(
-        "application/problem+json"
-    )
+    return answer.status >= 400 and (answer.getheader("Content-Type") or "").startswith("application/problem+json")
 
 
 def _copy(answer: http.client.HTTPResponse) -> bytes:
@@ -144,9 +140,7 @@ def _copy(answer: http.client.HTTPResponse) -> bytes:
     except TimeoutError:
         raise Failed("The answer stopped coming in time: what was printed is not all of it.") from None
     except (OSError, http.client.HTTPException) as error:
-        raise Failed(
-            f"The answer was cut off ({reason(error)}): what was printed is not all of it."
-        ) from None
+        raise Failed(f"The answer was cut off ({reason(error)}): what was printed is not all of it.") from None
     if answer.length:
         # http.client does not complain when a body with a Content-Length ends early in read1.
         raise Failed("The answer was cut off: what was printed is not all of it.")

@@ -26,9 +26,7 @@ def command(capability: str, require: tuple[str, ...], watch: bool, admin: str |
       reach discover summarize --require language=zh --require "version>=3.11"
     """
     sidecar = find_sidecar(admin)
-    answer = sidecar.outbound.get(
-        "/v1/agents", {"capability": capability, "require": ", ".join(require) or None}
-    )
+    answer = sidecar.outbound.get("/v1/agents", {"capability": capability, "require": ", ".join(require) or None})
     agents = agents_of(answer)
     if as_json and not watch:
         print_json(answer)
@@ -45,10 +43,7 @@ def nobody(sidecar: Sidecar, capability: str, required: bool = False) -> str:
     """Why nobody serves `capability`, with the nearest names that somebody does serve."""
     known = sorted(capabilities_of(sidecar.outbound.get("/v1/agents")))
     if required and capability in known:
-        return (
-            f"Agents serve {capability!r}, but none matches --require. "
-            f"`reach discover {capability}` lists them."
-        )
+        return f"Agents serve {capability!r}, but none matches --require. `reach discover {capability}` lists them."
     text = f"No agent that {sidecar.agent_id}'s sidecar knows serves {capability!r}."
     if close := near(capability, known):
         return f"{text} Did you mean {' or '.join(repr(name) for name in close)}?"
@@ -58,11 +53,7 @@ def nobody(sidecar: Sidecar, capability: str, required: bool = False) -> str:
 
 
 def capabilities_of(answer: Any) -> set[str]:
-    return {
-        str(capability["name"])
-        for agent in agents_of(answer)
-        for capability in agent.get("capabilities") or []
-    }
+    return {str(capability["name"]) for agent in agents_of(answer) for capability in agent.get("capabilities") or []}
 
 
 def _follow(sidecar: Sidecar, capability: str, as_json: bool) -> None:
@@ -76,7 +67,8 @@ def _follow(sidecar: Sidecar, capability: str, as_json: bool) -> None:
             if as_json:
                 print_json({"event": event, **agent})
             else:
-                status = agent.get("status") or ""
+                excluded = agent.get("excluded") or {}
+                status = excluded.get("reason") or agent.get("status") or ""
                 head = paint(event.ljust(8), colours.get(event))
                 click.echo(f"{head} {agent.get('agent_id', '?')}  {status}".rstrip())
     raise Failed(f"The sidecar at {sidecar.outbound.url} was stopped, and the watch with it.")

@@ -9,9 +9,7 @@ prove life, since the system reuses them: the note also says when that process w
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +46,8 @@ def start_of(pid: int) -> str | None:
         pass
     if sys.platform.startswith("linux"):
         return None
+    import subprocess  # late: a daemon on Linux never needs it
+
     answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
     return answer.stdout.strip() or None
 
@@ -59,8 +59,9 @@ def note(kind: str, identity: str, ready: Mapping[str, Any], env: Mapping[str, s
     pid = int(ready.get("pid", os.getpid()))
     record = {**ready, "pid": pid, "kind": kind, "id": identity, "started": start_of(pid)}
     target = directory / f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', identity)}.json"
-    # mkstemp makes the file 0600; the rename makes the note appear whole or not at all.
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".note-")
+    temporary = directory / f".{target.name}.{os.getpid()}"
+    # 0600 from the start, and the rename makes the note appear whole or not at all.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(handle, "w") as file:
             json.dump(record, file)

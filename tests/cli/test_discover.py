@@ -50,11 +50,11 @@ def test_nobody_is_exit_code_1_with_json_too(stand_in: Any, reach: Any) -> None:
 
 def test_watching(stand_in: Any, reach: Any, an_agent: Any) -> None:
     stand_in.answers["/v1/agents"] = canned(stand_in, {"agents": []})
-    up, down = json.dumps(an_agent("a", "plan")), json.dumps(an_agent("a", "plan", status="down"))
+    up, down = json.dumps(an_agent("a", "plan")), json.dumps(an_agent("a", "plan", excluded={"reason": "agent_unfit", "detail": ""}))
     stream = f": hi\n\nevent: up\ndata: {up}\n\nevent: down\ndata: {down}\n\n".encode()
     stand_in.answers["/v1/watch"] = canned(stand_in, stream, headers=(("Content-Type", "text/event-stream"),))
     result = reach("discover", "plan", "--watch")
-    assert [line.split() for line in result.stdout.splitlines()] == [["up", "a", "up"], ["down", "a", "down"]]
+    assert [line.split() for line in result.stdout.splitlines()] == [["up", "a", "up"], ["down", "a", "agent_unfit"]]
     assert result.exit_code == 1, "the sidecar ended it"
     lines = reach("discover", "plan", "--watch", "--json").stdout.splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["up", "down"]
