@@ -161,8 +161,9 @@ async def read_answer(reader: asyncio.StreamReader, method: str = "GET") -> Answ
     try:
         await _read_body(reader, answer)
     except (asyncio.IncompleteReadError, ConnectionError) as error:
-        answer.body += getattr(error, "partial", b"")
+        answer.chunks.append(getattr(error, "partial", b""))
         answer.whole = False
+    answer.body = b"".join(answer.chunks)
     return answer
 
 
@@ -173,17 +174,16 @@ async def _read_body(reader: asyncio.StreamReader, answer: Answer) -> None:
         while size := int((await reader.readuntil(b"\r\n"))[:-2], 16):
             chunk = await reader.readexactly(size)
             answer.chunks.append(chunk)
-            answer.body += chunk
             assert await reader.readexactly(2) == b"\r\n"
         while line := (await reader.readuntil(b"\r\n"))[:-2]:
             name, value = line.decode("latin-1").split(": ", 1)
             answer.trailers.append((name, value))
     elif length is not None:
-        answer.body = await reader.readexactly(int(length))
+        answer.chunks.append(await reader.readexactly(int(length)))
     else:
         assert answer.header("connection") == "close"
         while data := await reader.read(65536):
-            answer.body += data
+            answer.chunks.append(data)
 
 
 class Door:
