@@ -53,7 +53,7 @@ class Guard:
         if verdict == "not_allowed" or (not self._local and origin is not None):
             raise Problem("not_allowed", "Web pages may not use this door. Use `reach` or another program.")
         if self._token and request.path not in OPEN_PATHS:
-            given = headers.get("Reach-Api-Token", "")
+            given = headers.get("Reach-Api-Token") or headers.get("Authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
                 raise Problem("not_allowed", "Send the value of REACH_API_TOKEN in the header Reach-Api-Token.")
 

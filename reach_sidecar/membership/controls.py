@@ -6,6 +6,7 @@ waits neither for a call nor for the long-poll. aiohttp is imported at the first
 """
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -71,13 +72,21 @@ class _Problem(msgspec.Struct):
 class Controls:
     """`connected`: the last exchange brought an answer. `trouble`: a sentence about why not, or None."""
 
-    def __init__(self, urls: Sequence[str], log: EventLog, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        log: EventLog,
+        *,
+        chance: Callable[[], float] = random.random,
+        api_token: str | None = None,
+    ) -> None:
         self.urls = [url.rstrip("/") for url in urls]
         self.chance = chance
         self.connected = False
         self.trouble: str | None = None
         self.moved = asyncio.Event()
         self._said_lost = False
+        self._headers = {"Reach-Api-Token": api_token} if api_token else {}
         self._log = log
         self._current = 0
         self._session: aiohttp.ClientSession | None = None
@@ -115,11 +124,14 @@ class Controls:
 
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=20)
-            self._session = aiohttp.ClientSession(connector=connector)
+            token = os.environ.get("REACH_API_TOKEN")  # control asks for it where it is set
+            self._session = aiohttp.ClientSession(
+                connector=connector, headers={"Reach-Api-Token": token} if token else None
+            )
         url = self.url
         assert url is not None, "no control node is configured"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        headers = {"Content-Type": "application/json"} if data is not None else {}
+        headers = {**self._headers, "Content-Type": "application/json"} if data is not None else self._headers
         try:
             async with self._session.request(
                 method, url + path, data=data, headers=headers, timeout=timeout, allow_redirects=False
@@ -132,12 +144,14 @@ class Controls:
             raise self._lost(url, f"what answers there is not a control node of this mesh ({error})") from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise self._lost(url, _reason(error)) from error
-        if status != 200 and not 400 <= status < 500:
+        if status == 200:
+            self._found(url)
+            return answer
+        refusal = _refusal(status, body) if 400 <= status < 500 else None
+        if refusal is None:
             raise self._lost(url, f"it answered with status {status}")
         self._found(url)
-        if status != 200:
-            raise _refusal(status, body)
-        return answer
+        raise refusal
 
     def _lost(self, url: str, reason: str) -> Unreachable:
         others = "" if len(self.urls) < 2 else " The others in the list are tried next."
@@ -167,15 +181,16 @@ async def _read(content: "aiohttp.StreamReader", bound: int) -> bytes:
     return b"".join(parts)
 
 
-def _refusal(status: int, body: bytes) -> Refused:
+def _refusal(status: int, body: bytes) -> Refused | None:
+    """None where it does not come from a control node: another server has its address."""
     try:
         problem = msgspec.json.decode(body, type=_Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        problem = _Problem()
+    except (msgspec.MsgspecError, ValueError):
+        return None
     code = problem.type.removeprefix("urn:reach:")
-    if not problem.type.startswith("urn:reach:"):
-        code = {404: "register_again", 409: "agent_id_conflict"}.get(status, "bad_request")
-    return Refused(status, code, problem.detail or problem.title or f"Control answered with status {status}.")
+    if code == problem.type or code in ("not_found", "method_not_allowed"):
+        return None
+    return Refused(status, code, problem.detail or problem.title)
 
 
 def _reason(error: BaseException) -> str:

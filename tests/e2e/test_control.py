@@ -178,3 +178,17 @@ def test_it_ends_cleanly_while_readers_wait(mesh: Mesh) -> None:
     assert control.ready_file is not None
     assert not control.ready_file.exists()
     assert ranks(mesh.control()) == {"last": "up"}
+
+
+def test_sidecars_bring_the_token_that_control_asks_for(mesh: Mesh) -> None:
+    mesh.env["REACH_API_TOKEN"] = "secret"
+    control = mesh.control()
+    mesh.serve("summarizer", control, "summarize")
+    url = f"http://{control.ready['admin']}/v1/peers"
+    assert get(url)[0] == 403
+
+    def is_up() -> bool:
+        _, peers = get(url, headers={"Reach-Api-Token": "secret"})
+        return [(one["agent_id"], one["status"]) for one in peers["agents"]] == [("summarizer", "up")]
+
+    until("registered with the token", is_up)

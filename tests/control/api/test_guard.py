@@ -25,6 +25,7 @@ async def test_a_token_is_asked_for_where_one_is_set(start) -> None:
     assert (await node.call("GET", f"{node.admin}/v1/peers")).status == 403
     assert (await node.call("GET", f"{node.admin}/v1/peers", Reach_Api_Token="wrong")).status == 403
     assert (await node.call("GET", f"{node.admin}/v1/peers", Reach_Api_Token="secret")).status == 200
+    assert (await node.call("GET", f"{node.admin}/v1/peers", Authorization="Bearer secret")).status == 200
     assert (await node.register()).status == 403
     assert (await node.call("GET", f"{node.api}/readyz")).status == 200
 
