@@ -13,11 +13,14 @@ _ZERO_SPAN = "0" * 16
 
 
 class TraceContext(NamedTuple):
+    """Ids in lower-case hex: 32 digits of trace, 16 of span."""
+
     trace_id: str
     span_id: str
     sampled: bool = True
 
     def header(self) -> bytes:
+        """The `traceparent` value."""
         return b"00-%b-%b-%b" % (self.trace_id.encode(), self.span_id.encode(), b"01" if self.sampled else b"00")
 
 
