@@ -29,8 +29,8 @@ SAVE_SHARE = 20
 class Membership:
     """`synced`: there is a table to route on, received or from the disk. `registered`: control has our agent.
 
-    `ask` (agents whose load is wanted) and `on_loads` (what the heartbeat's answer said) may be set before
-    `start`.
+    `api_token` is sent to control where it asks for one (REACH_API_TOKEN). `ask` (agents whose load is wanted)
+    and `on_loads` (what the heartbeat's answer said) may be set before `start`.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class Membership:
         on_changes: Callable[[list[Change]], None],
         log: EventLog,
         state_dir: Path,
+        *,
+        api_token: str | None = None,
     ) -> None:
         self._local = local
         self._table = table
@@ -50,7 +52,7 @@ class Membership:
         self._log = log
         self._state_dir = state_dir
         self._instance = Instance(state_dir)
-        self._controls = Controls(controls, log)
+        self._controls = Controls(controls, log, api_token=api_token)
         self._registrar = Registrar(self._controls, local, advertise, self._instance.name, log)
         self._sync = TableSync(self._controls, table, self._changes, lambda: self._registrar.lease_ttl_s, log)
         self._registrar.on_seen = self._sync.seen
@@ -88,7 +90,7 @@ class Membership:
     def problem(self) -> str | None:
         """A sentence about what keeps this sidecar out of the mesh, or None."""
         refusal = self._registrar.refusal
-        return refusal.detail if refusal is not None else self._controls.trouble
+        return refusal.detail if refusal is not None else self._controls.trouble or self._sync.trouble
 
     @property
     def refusal(self) -> Problem | None:

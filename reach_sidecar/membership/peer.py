@@ -8,6 +8,8 @@ from reach_sidecar.policy.pick import Candidate
 from reach_sidecar.policy.retry import ADDRESS_OUT_S
 
 LOAD_HALF_LIFE_S = 5.0
+# A sidecar closes a connection without a word only when it dies, and then the next call notices as well.
+TRUST_S = 0.05
 
 
 class Peer:
@@ -26,7 +28,10 @@ class Peer:
         self.trouble = ""
         self.host, self.port = split_address(entry.address)
         self.entry = entry
-        self.pool = Pool(self.host, self.port, limits)
+        self.pool = self._new_pool()
+
+    def _new_pool(self) -> Pool:
+        return Pool(self.host, self.port, self._limits, trust_s=TRUST_S)
 
     @property
     def agent_id(self) -> str:
@@ -38,7 +43,7 @@ class Peer:
         if entry.address != before.address:
             self.host, self.port = split_address(entry.address)
             self.pool.retire()
-            self.pool = Pool(self.host, self.port, self._limits)
+            self.pool = self._new_pool()
         if (entry.address, entry.gen) != (before.address, before.gen):
             self.out_until = 0.0
             self.heard_at = None

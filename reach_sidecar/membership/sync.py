@@ -28,7 +28,8 @@ class Moved(Exception):
 class TableSync:
     """`synced` is set by the first answer. `place` is `(epoch, seq)` in control's table.
 
-    `fresh_at` is the monotonic time at which control last confirmed the table, None if it never did.
+    `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which
+    control last confirmed the table, None if it never did.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class TableSync:
         self.synced = asyncio.Event()
         self.place = ("", 0)
         self.fresh_at: float | None = None
+        self.trouble: str | None = None
         self.on_new_epoch: Callable[[], None] = _ignore
         self._controls = controls
         self._table = table
@@ -70,9 +72,12 @@ class TableSync:
                 if alone:
                     await asyncio.sleep(backoff.next_s(self._controls.chance()))
             except Refused as refusal:
-                self._log.event("warn", "table", status=refusal.code, detail=refusal.detail)
+                if refusal.detail != self.trouble:
+                    self.trouble = refusal.detail
+                    self._log.event("warn", "table", status=refusal.code, detail=refusal.detail)
                 await asyncio.sleep(backoff.next_s(self._controls.chance()))
             else:
+                self.trouble = None
                 backoff.reset()
 
     async def _poll(self) -> TableAnswer:

@@ -105,6 +105,9 @@ class ScriptedControl:
     async def _table(self, request):
         since, epoch = int(request.query["since"]), request.query["epoch"]
         self.polls.append((since, epoch))
+        if request.path in self.refuse:
+            status, code = self.refuse[request.path]
+            return web.json_response({"type": f"urn:reach:{code}", "detail": f"{code} it is."}, status=status)
         wait_s = float(request.query["wait"].removesuffix("s"))
         full = epoch != self.epoch
         if not full and since == self.table.seq:

@@ -47,6 +47,10 @@ async def serve(handler):
     [
         (500, b"{}", "answered with status 500"),
         (302, b"{}", "answered with status 302"),
+        (404, b"404: Not Found", "answered with status 404"),
+        (404, b'{"type": "urn:reach:not_found"}', "answered with status 404"),
+        (409, b"[]", "answered with status 409"),
+        (400, b"\xff", "answered with status 400"),
         (200, b"<html>", "not a control node"),
         (200, b"{}", "not a control node"),
         (200, b"x" * 20_000, "more than 16384 bytes"),
@@ -75,9 +79,7 @@ async def test_what_is_no_answer_of_a_control_node(log, status, body, reason):
     [
         (409, b'{"type": "urn:reach:agent_id_conflict", "detail": "Taken."}', "agent_id_conflict", "Taken."),
         (404, b'{"type": "urn:reach:register_again", "title": "Who?"}', "register_again", "Who?"),
-        (404, b"404: Not Found", "register_again", "status 404"),
-        (409, b"[]", "agent_id_conflict", "status 409"),
-        (400, b"\xff", "bad_request", "status 400"),
+        (403, b'{"type": "urn:reach:not_allowed", "detail": "Send a token."}', "not_allowed", "Send a token"),
     ],
 )
 async def test_a_refusal_says_why(log, status, body, code, detail):
@@ -118,3 +120,22 @@ async def test_nobody_listening_says_what_to_do(log):
     with pytest.raises(Unreachable, match=r"the connection was refused\. Start it with `reach control`"):
         await controls.post("/v1/leave", MESSAGE, LeaveAnswer)
     await controls.close()
+
+
+async def test_the_token_goes_along(log):
+    seen = []
+
+    async def handler(request):
+        seen.append(request.headers.get("Reach-Api-Token"))
+        return web.Response(status=500)
+
+    runner, url = await serve(handler)
+    for token in (None, "secret"):
+        controls = Controls([url], log, api_token=token)
+        with pytest.raises(Unreachable):
+            await controls.post("/v1/leave", MESSAGE, LeaveAnswer)
+        with pytest.raises(Unreachable):
+            await controls.table(0, "", 0)
+        await controls.close()
+    await runner.cleanup()
+    assert seen == [None, None, "secret", "secret"]

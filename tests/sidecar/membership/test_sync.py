@@ -100,10 +100,22 @@ async def test_a_heartbeat_that_names_our_place_makes_the_table_fresh(control, l
         assert sync.fresh_at > 0
 
 
-async def test_a_refusal_is_logged_and_tried_again(control, log, until):
+async def test_control_may_come_late(control, log, until):
     await control.stop()
     async with syncing(log, control.url) as sync:
         await until(lambda: log.events)
         assert not sync.synced.is_set()
         await control.start()
         await asyncio.wait_for(sync.synced.wait(), 5)
+
+
+async def test_why_control_refuses_is_said_once(control, log, until):
+    control.refuse["/v1/table"] = (403, "not_allowed")
+    async with syncing(log, control.url) as sync:
+        await until(lambda: sync.trouble)
+        assert sync.trouble == "not_allowed it is."
+        await until(lambda: len(control.polls) >= 3)
+        assert log.statuses("table") == ["not_allowed"]
+        control.refuse.clear()
+        await asyncio.wait_for(sync.synced.wait(), 5)
+        assert sync.trouble is None
