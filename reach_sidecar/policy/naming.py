@@ -5,7 +5,7 @@ form of a forward proxy, the `Host`, the path `/to/…`. What named the target i
 """
 
 from typing import Literal, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 SUFFIX = b".reach"
 AGENT_SUFFIX = b".agent.reach"
@@ -64,20 +64,23 @@ def split_absolute(target: bytes) -> tuple[bytes, bytes]:
 
 def _named(name: bytes, path: bytes) -> Destination:
     text = name.decode("utf-8", "replace").strip()
+    if not text.strip("@ "):
+        raise NamingError("Reach-Target is empty: name a capability, or an agent as @its-id.")
     if text.startswith("@"):
         return Destination("agent", text[1:], path)
-    if not text:
-        raise NamingError("Reach-Target is empty: name a capability, or an agent as @its-id.")
     return Destination("capability", text, path)
 
 
 def _by_host(authority: bytes, path: bytes) -> Destination | None:
     host = authority.rpartition(b":")[0] if b":" in authority else authority
     host = host.lower().rstrip(b".")
-    if host.endswith(AGENT_SUFFIX):
-        return Destination("agent", host[:-len(AGENT_SUFFIX)].decode("latin-1"), path)
-    if host.endswith(SUFFIX):
-        return Destination("capability", host[:-len(SUFFIX)].decode("latin-1"), path)
+    kind: Literal["capability", "agent"] = "agent" if host.endswith(AGENT_SUFFIX) else "capability"
+    suffix = AGENT_SUFFIX if kind == "agent" else SUFFIX
+    if host.endswith(suffix):
+        name = host[:-len(suffix)].decode("latin-1")
+        if not name.strip("."):
+            raise NamingError("The host names nobody: call <capability>.reach or <agent id>.agent.reach.")
+        return Destination(kind, name, path)
     return None
 
 
@@ -93,3 +96,12 @@ def _by_path(path: bytes) -> Destination:
     if slash:
         return Destination(kind, text, b"/" + rest + mark + query)
     return Destination(kind, text, None, mark + query)
+
+
+def own_path(path: str, query: bytes) -> bytes:
+    """A capability's own path for the wire, with the caller's `query` (`?…` or nothing) behind it.
+
+    The path comes from another agent's entry: whatever it holds, it stays one request-target.
+    """
+    own = quote(path, safe="/%:@!$&'()*+,;=~?").encode()
+    return own + (b"&" + query[1:] if query and b"?" in own else query)

@@ -35,7 +35,7 @@ def next_step(results: Sequence[Result], *, repeatable: bool, replayable: bool, 
 
     `repeatable`: declared idempotent, or a safe method. `replayable`: the request's body can be sent again.
     """
-    if results[-1] in ("answered", "not_allowed"):
+    if results[-1] in ("answered", "not_allowed", "bad_answer"):
         return "stop"
     if len(results) >= MAX_ATTEMPTS or retries_left <= 0 or not replayable:
         return "stop"
