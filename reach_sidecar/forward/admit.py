@@ -113,24 +113,19 @@ class Admit:
 
     def _read(self, call: Call) -> Capability:
         """What the calling sidecar says of the call; the capability's own settings are the local ones."""
-        target = agent = b""
+        get = call.request.index.get
+        target, agent = get(b"reach-target", b""), get(b"reach-agent", b"")
+        call.caller = get(b"reach-caller", b"").decode("latin-1")
+        call.key = get(b"idempotency-key", b"")
+        attempt = get(b"reach-attempt", b"")
+        call.attempt = int(attempt[:3]) if attempt.isdigit() else 0
         timeout_s = self._default_timeout_s
-        for lower, _, value in call.request.headers:
-            if lower == b"reach-target":
-                target = value
-            elif lower == b"reach-agent":
-                agent = value
-            elif lower == b"reach-caller":
-                call.caller = value.decode("latin-1")
-            elif lower == b"idempotency-key":
-                call.key = value
-            elif lower == b"reach-attempt" and value.isdigit():
-                call.attempt = int(value[:3])
-            elif lower == b"reach-timeout":
-                try:
-                    timeout_s = parse_timeout(value)
-                except ValueError as error:
-                    raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
+        timeout = get(b"reach-timeout")
+        if timeout is not None:
+            try:
+                timeout_s = parse_timeout(timeout)
+            except ValueError as error:
+                raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
         call.deadline = call.started + timeout_s
         local = self._local
         call.target = local.agent_id

@@ -11,15 +11,16 @@ from reach_sidecar.http1.message import Field
 
 _ENTERING = HOP_BY_HOP | SIDECAR_ONLY | TARGETING | {b"host", b"traceparent", b"reach-timeout",
                                                       b"reach-retries-left", b"reach-api-token"}
+_ENTERING_UNTRACED = _ENTERING | {b"tracestate"}
 _DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal"}
 _AGENT_ANSWER = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
 _MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
 _NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade"})
 
 
-def entering(headers: Iterable[Field], peer: str) -> list[Field]:
-    """From a local client towards the mesh."""
-    return _with_forwarded_for(_passing(headers, _ENTERING), peer)
+def entering(headers: Iterable[Field], peer: str, *, traced: bool = True) -> list[Field]:
+    """From a local client towards the mesh. `traced`: its trace is taken over, so `tracestate` goes with it."""
+    return _with_forwarded_for(_passing(headers, _ENTERING if traced else _ENTERING_UNTRACED), peer)
 
 
 def delivering(headers: Iterable[Field], peer: str) -> list[Field]:

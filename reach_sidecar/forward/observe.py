@@ -11,6 +11,7 @@ from typing import Protocol
 from reach_core.trace import TraceContext, new_context, parse_traceparent, span_of
 from reach_sidecar.forward.call import Call
 from reach_sidecar.http1.message import Field, Request, Response
+from reach_sidecar.policy.naming import Destination
 
 Layer = Callable[[Call], Awaitable[Response]]
 
@@ -40,11 +41,10 @@ class Observe:
         self._random = random
         self._loop = asyncio.get_running_loop()
 
-    async def __call__(self, request: Request, **known: object) -> Response:
-        """`known` presets attributes of the call, such as its destination."""
+    async def __call__(self, request: Request, destination: Destination | None = None) -> Response:
+        """`destination`: whom the request was found to be for, on the calling side."""
         call = Call(request, self._loop.time())
-        for name, value in known.items():
-            setattr(call, name, value)
+        call.destination = destination
         take_trace(call, self._random)
         self._counters.in_flight[self._side] += 1
         try:
@@ -91,17 +91,21 @@ class Observe:
 
 def take_trace(call: Call, random: Random) -> None:
     """Take over the trace the request brings, or begin one; this hop's span is always new."""
-    headers = call.request.headers
-    given = [value for lower, _, value in headers if lower == TRACEPARENT]
-    context = parse_traceparent(given[0]) if len(given) == 1 else None
+    request = call.request
+    given = request.index.get(TRACEPARENT)
+    repeated = len(request.index) != len(request.headers) and _count(request.headers, TRACEPARENT) > 1
+    context = None if given is None or repeated else parse_traceparent(given)
     if context is None:
         context = new_context(random.getrandbits(192))
-        call.request.headers = [field for field in headers if field[0] not in (TRACEPARENT, b"tracestate")]
         call.trace, call.span_id = context, context.span_id
         return
     call.parent_id = context.span_id
     call.span_id = span_of(random.getrandbits(64))
     call.trace = context
+
+
+def _count(headers: list[Field], name: bytes) -> int:
+    return sum(lower == name for lower, _, _ in headers)
 
 
 def traceparent(trace: TraceContext, span_id: str) -> Field:

@@ -22,12 +22,28 @@ from reach_sidecar.policy.retry import CHAIN_RETRIES
 NO_CAPABILITY = Capability(name="-")  # a call that names an agent asks for none in particular
 
 
+class Keys:
+    """Idempotency keys for calls that bring none: unique for ever, and cheaper than fresh randomness each time.
+
+    Nobody gains by guessing one: a key counts only together with the caller that used it.
+    """
+
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(12).encode()
+        self._count = 0
+
+    def next(self) -> bytes:
+        self._count += 1
+        return b"%b%08x" % (self._prefix, self._count)
+
+
 class Target:
     def __init__(self, inner: Layer, *, view: PeerView, default_timeout_s: float) -> None:
         self._inner = inner
         self._view = view
         self._default_timeout_s = default_timeout_s
         self._loop = asyncio.get_running_loop()
+        self._keys = Keys()
 
     async def __call__(self, call: Call) -> Response:
         destination = call.destination
@@ -38,7 +54,8 @@ class Target:
             path = call.offers[0].capability.path.encode() + destination.query
         call.path = path
         self._read_budget(call)
-        call.fields = fields.entering(call.request.headers, call.request.peer)
+        request = call.request
+        call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
         return await self._inner(call)
 
     def _agent(self, destination: Destination) -> list[Offer]:
@@ -59,21 +76,22 @@ class Target:
         return offers if require is None else _meeting(offers, require, destination.name)
 
     def _read_budget(self, call: Call) -> None:
+        index = call.request.index
         timeout_s = self._default_timeout_s
-        call.retries_left = CHAIN_RETRIES
-        for lower, _, value in call.request.headers:
-            if lower == b"reach-timeout":
-                try:
-                    timeout_s = parse_timeout(value)
-                except ValueError as error:
-                    raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
-            elif lower == b"idempotency-key":
-                call.key, call.key_given = value, True
-            elif lower == b"reach-retries-left" and value.isdigit():
-                call.retries_left = min(CHAIN_RETRIES, int(value[:3]))
+        timeout = index.get(b"reach-timeout")
+        if timeout is not None:
+            try:
+                timeout_s = parse_timeout(timeout)
+            except ValueError as error:
+                raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
         call.deadline = call.started + timeout_s
-        if not call.key:
-            call.key = secrets.token_hex(16).encode()
+        retries_left = index.get(b"reach-retries-left")
+        call.retries_left = CHAIN_RETRIES
+        if retries_left is not None and retries_left.isdigit():
+            call.retries_left = min(CHAIN_RETRIES, int(retries_left[:3]))
+        key = index.get(b"idempotency-key")
+        call.key_given = bool(key)
+        call.key = key or self._keys.next()
 
 
 def _meeting(offers: list[Offer], require: bytes, name: str) -> list[Offer]:

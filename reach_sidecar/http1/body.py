@@ -49,6 +49,16 @@ class Body:
         # Called once, when the last byte has been taken: only then may the connection be used again.
         self.on_end: Callable[[], None] | None = None
 
+    @classmethod
+    def whole(cls, data: bytes) -> "Body":
+        """A body that is already all there."""
+        body = cls()
+        body.complete = True
+        if data:
+            body._chunks.append(data)
+            body.size = len(data)
+        return body
+
     # -- the side that fills it
 
     def feed(self, data: bytes) -> None:

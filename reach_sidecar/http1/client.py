@@ -83,12 +83,12 @@ class ClientConnection(Connection):
         if socket is not None:
             self._readable.register(socket.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
 
-    def alive(self) -> bool:
+    def alive(self, ask_kernel: bool = True) -> bool:
         """May this idle connection be used again? The kernel is asked, because the loop may not have read yet
         that the other side has closed."""
         if self.closed or self._saw_eof or self.transport is None or self.transport.is_closing():
             return False
-        return not self._readable.poll(0)
+        return not ask_kernel or not self._readable.poll(0)
 
     async def exchange(self, method: bytes, head: bytes, body: bytes | Readable, deadline: float, *,
                        chunked: bool = False, ask_first: bool = False, interim: Interim | None = None) -> Response:
@@ -190,11 +190,10 @@ class ClientConnection(Connection):
         self._head.clear()
         try:
             head = parse_response(data[:end + 4])
-            self._take_head(head)
+            return self._take_head(head, data[end + 4:])
         except HeadError as error:
             self._fail(BadAnswer(error.detail))
             return b""
-        return data[end + 4:]
 
     def _wait_for_more(self, data: bytes) -> None:
         """Keep an incomplete head, unless it can never become one: nobody shall wait for its end in vain."""
@@ -207,16 +206,17 @@ class ClientConnection(Connection):
         else:
             self._head = bytearray(data)
 
-    def _take_head(self, head: Head) -> None:
+    def _take_head(self, head: Head, rest: bytes) -> bytes:
+        """Act on a head; `rest` are the bytes behind it. Returns those that are not used up."""
+        if head.status >= 200:
+            return self._take_final(head, rest)
         if head.status == 100:
             self._go_ahead()
         elif head.status == 101:
             self._take_switch(head)
-        elif head.status < 200:
-            if self._interim is not None:
-                self._interim(head.status, head.headers)
-        else:
-            self._take_final(head)
+        elif self._interim is not None:
+            self._interim(head.status, head.headers)
+        return rest
 
     def _go_ahead(self) -> None:
         if self._may_send is not None and not self._may_send.done():
@@ -235,19 +235,23 @@ class ClientConnection(Connection):
         response.tunnel = self
         self._resolve(response)
 
-    def _take_final(self, head: Head) -> None:
+    def _take_final(self, head: Head, rest: bytes) -> bytes:
         if self._method == b"CONNECT" and head.status < 300:
             self._switch(head)
-            return
+            return rest
         self._keep_alive = head.keep_alive
         body: Body | None = None
         if self._method != b"HEAD" and head.status not in (204, 304):
             length = head.length
+            if length is not None and len(rest) >= length:  # the common case: all of it came with the head
+                self._resolve(self._response(head, rest[:length]))
+                return rest[length:]
             if length is None and not head.chunked:
                 length = UNTIL_CLOSE
                 self._keep_alive = False
             body = self.expect_body(length, head.chunked)
         self._resolve(self._response(head, body if body is not None else b""))
+        return rest
 
     def _response(self, head: Head, body: bytes | Body) -> Response:
         response = Response(head.status, head.headers, body, reason=head.reason)

@@ -37,8 +37,8 @@ class Request:
     `interim` sends a 1xx answer ahead of the final one; `None` where the client cannot take it (HTTP/1.0).
     """
 
-    __slots__ = ("body", "connect_host", "expects_continue", "headers", "interim", "method", "peer", "target",
-                 "upgrade", "version")
+    __slots__ = ("_index", "body", "connect_host", "expects_continue", "headers", "interim", "method", "peer",
+                 "target", "upgrade", "version")
 
     def __init__(self, method: bytes, target: bytes, version: int, headers: list[Field], body: Body) -> None:
         self.method = method
@@ -46,14 +46,22 @@ class Request:
         self.version = version
         self.headers = headers
         self.body = body
+        self._index: dict[bytes, bytes] | None = None
         self.upgrade: bytes | None = None
         self.expects_continue = False
         self.connect_host: bytes | None = None
         self.peer = ""
         self.interim: Callable[[int, list[Field]], None] | None = None
 
+    @property
+    def index(self) -> dict[bytes, bytes]:
+        """The first value of each field by its folded name, for look-ups. `headers` is not changed after the first."""
+        if self._index is None:
+            self._index = {header[0]: header[2] for header in reversed(self.headers)}
+        return self._index
+
     def header(self, lower: bytes) -> bytes | None:
-        return find(self.headers, lower)
+        return self.index.get(lower)
 
 
 Sent = Callable[[int, BaseException | None], None]

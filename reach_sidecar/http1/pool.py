@@ -8,11 +8,17 @@ from reach_sidecar.http1.limits import Limits
 
 
 class Pool:
-    def __init__(self, host: str, port: int, limits: Limits, *, tls: ssl.SSLContext | None = None) -> None:
+    """`trust_s`: a connection that was used so shortly before is taken for alive without asking the kernel. The
+    question is a system call that also lets other threads run; it is worth it where servers close as they like.
+    """
+
+    def __init__(self, host: str, port: int, limits: Limits, *, tls: ssl.SSLContext | None = None,
+                 trust_s: float = 0.0) -> None:
         self.host = host
         self.port = port
         self._limits = limits
         self._tls = tls
+        self._trust_s = trust_s
         self._idle: list[ClientConnection] = []
         self._open: set[ClientConnection] = set()
         self._retired = False
@@ -29,7 +35,8 @@ class Pool:
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < max_idle_s and connection.alive():
+            idle_s = now - connection.idle_since
+            if idle_s < max_idle_s and connection.alive(ask_kernel=idle_s >= self._trust_s):
                 return connection
             connection.abort()
         return None

@@ -125,11 +125,10 @@ class ServerConnection(Connection):
                 return b""
             self._head.clear()
             self.head_since = None
-            self._begin(parse_request(data[:end + 4]))
+            return self._begin(parse_request(data[:end + 4]), data[end + 4:])
         except HeadError as error:
             self.refuse(error.code, error.detail, error.status)
             return b""
-        return data[end + 4:]
 
     def _check_bounds(self, data: bytes, end: int) -> None:
         """Refuse what is too large or cannot become a head any more, before waiting for the rest of it."""
@@ -144,11 +143,19 @@ class ServerConnection(Connection):
         if end < 0 and b"\n" in data and data.count(b"\n") != data.count(b"\r\n"):
             raise HeadError("bad_request", "Lines must end with CR LF, and neither may stand alone.")
 
-    def _begin(self, head: Head) -> None:
+    def _begin(self, head: Head, rest: bytes) -> bytes:
+        """Start on a request; `rest` are the bytes behind its head. Returns those that are not its body's."""
         if len(head.target) > self._service.limits.url_bytes:
             raise HeadError("uri_too_long", f"The URL is over {self._service.limits.url_bytes} bytes.")
-        body = self.expect_body(head.length, head.chunked)
-        request = Request(head.method, head.target, head.version, head.headers, body or _empty())
+        length = head.length or 0
+        body: Body | None = None
+        if not head.chunked and len(rest) >= length:  # the common case: all of it came with the head
+            request = Request(head.method, head.target, head.version, head.headers, Body.whole(rest[:length]))
+            rest = rest[length:]
+        else:
+            body = self.expect_body(head.length, head.chunked)
+            assert body is not None
+            request = Request(head.method, head.target, head.version, head.headers, body)
         request.peer = self.peer
         request.connect_host = self._connect_host
         if head.version == 11:
@@ -156,13 +163,14 @@ class ServerConnection(Connection):
         if head.expects_continue and body is not None:
             request.expects_continue = True
             body.on_first_read = self._send_continue
-        if head.upgrade == b"websocket" and body is None:
+        if head.upgrade == b"websocket" and not length and not head.chunked:
             request.upgrade = head.upgrade
         self._holding = head.method == b"CONNECT" or request.upgrade is not None
         if self._task is None:
             self._start(request, head.keep_alive)
         else:
             self._queue.append((request, head.keep_alive))
+        return rest
 
     def broken_framing(self, detail: str) -> None:
         # whoever reads the body fails with it and says so; the connection ends with that answer
@@ -381,9 +389,3 @@ class ServerConnection(Connection):
             if self._refusal is not None:
                 self._say_refusal(*self._refusal)
         self.data_received(self.unhold())
-
-
-def _empty() -> Body:
-    body = Body()
-    body.complete = True
-    return body

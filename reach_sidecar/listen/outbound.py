@@ -54,22 +54,10 @@ class Outbound:
 
     def _admit(self, request: Request) -> Destination:
         """Is this one of ours, and for whom? Raises Problem."""
-        host = origin = site = named = token = proxy_token = None
-        for lower, _, value in request.headers:
-            if lower == b"host":
-                host = value
-            elif lower == b"reach-target":
-                named = value
-            elif lower == b"origin":
-                origin = value
-            elif lower == b"sec-fetch-site":
-                site = value
-            elif lower == b"reach-api-token":
-                token = value
-            elif lower == b"proxy-authorization":
-                proxy_token = value
+        get = request.index.get
+        host, named = get(b"host"), get(b"reach-target")
         if self._api_token is not None:
-            self._check_token(token, proxy_token)
+            self._check_token(get(b"reach-api-token"), get(b"proxy-authorization"))
         target = request.target
         if request.method == b"CONNECT":
             target = b"http://" + target
@@ -82,7 +70,8 @@ class Outbound:
             found = destination(found.path or b"/", None, named)
             host = b"localhost"
         origin_form = target.startswith(b"/") and request.connect_host is None
-        verdict = self._door.check(host if origin_form or found.kind == "here" else b"localhost", origin, site)
+        door_host = host if origin_form or found.kind == "here" else b"localhost"
+        verdict = self._door.check(door_host, get(b"origin"), get(b"sec-fetch-site"))
         if verdict == "bad_host":
             raise Problem(verdict, f"This door answers for loopback names and *.reach, not for the host "
                           f"{(host or b'').decode('latin-1')!r}. Call http://127.0.0.1 or add the name to "
