@@ -6,7 +6,6 @@ waits neither for a call nor for the long-poll. aiohttp is imported at the first
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -124,10 +123,7 @@ class Controls:
 
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=20)
-            token = os.environ.get("REACH_API_TOKEN")  # control asks for it where it is set
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers={"Reach-Api-Token": token} if token else None
-            )
+            self._session = aiohttp.ClientSession(connector=connector)
         url = self.url
         assert url is not None, "no control node is configured"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
