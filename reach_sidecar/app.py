@@ -86,7 +86,7 @@ class Sidecar:
         self.view = PeerView(self.table, limits)
         self.metrics = Metrics(self._gauges())
         self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
-                                     self.log, state_dir)
+                                     self.log, state_dir, api_token=self._env.get("REACH_API_TOKEN"))
         self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
                                   proxy=self._proxy_name)
         self.documents = self.local_api.documents
@@ -149,6 +149,7 @@ class Sidecar:
     async def stop(self, *, leave: bool = True) -> None:
         """Take no more calls, let running ones end, tell control, flush the log."""
         self.local.set_draining(True)
+        self.local_api.close()
         grace_s = self.config.drain.grace
         self._mesh.refuse_new()
         await self.membership.stop(leave=leave)
@@ -206,6 +207,7 @@ class Sidecar:
     def _table_changed(self, changes: list[Change]) -> None:
         self.view.changed_at = asyncio.get_running_loop().time()
         self.view.apply(changes)
+        self.local_api.table_changed(changes)
         for before, after in changes:
             if before is None or before.rank is not after.rank or before.flags != after.flags:
                 self.log.event("info", "status", target=after.agent_id, status=after.rank.label,
