@@ -45,6 +45,7 @@ class Snapshot:
         import aiosqlite  # late: a verb that only looks around does not need it
 
         try:
+            sqlite3.connect(self.path).close()  # a file that cannot be opened would leave aiosqlite's thread behind
             db = self._db = await aiosqlite.connect(self.path, isolation_level=None)
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = NORMAL")

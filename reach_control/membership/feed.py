@@ -48,9 +48,15 @@ class Feed:
             if since == self.visible:
                 await self._wait(min(wait_s, MAX_WAIT_S))
             return self._delta(since)
-        if self.visible < self._table.seq:  # a whole table without gaps: what is being written comes first
-            await self._wait(FULL_WAIT_S)
+        await self._catch_up()
         return self._whole()
+
+    async def _catch_up(self) -> None:
+        """A whole table has no gaps: what is being written comes first, unless the disk hangs."""
+        wanted, loop = self._table.seq, asyncio.get_running_loop()
+        deadline = loop.time() + FULL_WAIT_S
+        while self.visible < wanted and not self._closed and loop.time() < deadline:
+            await self._wait(deadline - loop.time())
 
     def _delta(self, since: int) -> bytes:
         if (known := self._answers.get(since)) is not None:

@@ -69,15 +69,16 @@ async def test_what_is_not_on_disk_is_not_shown(feed: Feed, table: PeerTable) ->
 async def test_a_whole_table_waits_for_what_is_being_written(
     feed: Feed, table: PeerTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table.merge([entry("a", ver=2)], NOW_MS)
-    asyncio.get_running_loop().call_later(0.05, feed.publish, table.seq)
+    table.merge([entry("a", ver=2), entry("b", ver=2)], NOW_MS)
+    asyncio.get_running_loop().call_later(0.05, feed.publish, table.seq - 1)
+    asyncio.get_running_loop().call_later(0.1, feed.publish, table.seq)
     answer = await ask(feed, 0, "")
-    assert (ids(answer), answer.hash) == (["b", "a"], table.hash)
+    assert (ids(answer), answer.hash) == (["a", "b"], table.hash)
 
     monkeypatch.setattr(feed_module, "FULL_WAIT_S", 0.01)
     table.merge([entry("c")], NOW_MS)
     answer = await ask(feed, 0, "")  # the disk hangs
-    assert (ids(answer), answer.seq) == (["b", "a"], 3)
+    assert (ids(answer), answer.seq) == (["a", "b"], 4)
     assert (await ask(feed, 1)).hash == ""  # the table has gone on
 
 
