@@ -147,5 +147,27 @@ def profile(seconds: int, connections: int, top: int, native: bool, keep: Path |
         click.echo(profiling.summary(taken, top))
 
 
+@main.command()
+@click.option("--seconds", default=4, show_default=True, help="How long to load.")
+@click.option("--connections", default=16, show_default=True, help="Connections that load the pair.")
+@click.option("--top", default=40, show_default=True, help="Functions to list per process.")
+def calls(seconds: int, connections: int, top: int) -> None:
+    """Function calls per call, exactly: a yardstick that a busy machine does not bend.
+
+    Example: python -m bench calls --top 20
+    """
+    from bench import counting
+
+    progress = Progress()
+    try:
+        with standing(("reach",), seconds, 1.0, progress, counted=True) as rig:
+            taken = counting.take(rig, connections, seconds)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from error
+    progress.clear()
+    for counts in taken:
+        click.echo(counting.summary(counts, top))
+
+
 if __name__ == "__main__":
     main()

@@ -1,5 +1,6 @@
 """What is measured: each measure takes one sample of one system, `rounds.interleave` decides when."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ class Rig:
     pairs: dict[str, Pair]
     directory: Path
     seconds: float
+    warm_up_calls: Counter[str] = field(default_factory=Counter)
     script: Path = field(init=False)
 
     def __post_init__(self) -> None:

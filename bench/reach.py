@@ -8,12 +8,13 @@ from typing import Any
 import yaml
 
 from bench import fetch
-from bench.daemon import ROOT, BenchError, Daemon, read_json
+from bench.daemon import ROOT, BenchError, Daemon, python_module, read_json
 from bench.pair import Pair
 
 COMMAND = ROOT / ".venv" / "bin" / "reach"
 ROUTABLE_WITHIN_S = 30.0
 LOCAL = "127.0.0.1:0"
+COUNTS = "calls.profile"
 
 
 def sidecar_config(
@@ -40,16 +41,21 @@ def control_config(state: Path) -> dict[str, Any]:
 
 
 def start(
-    verb: str, name: str, config: dict[str, Any], directory: Path
+    verb: str, name: str, config: dict[str, Any], directory: Path, counted: bool = False
 ) -> tuple[Daemon, Callable[[], dict[str, Any] | None]]:
-    """One daemon, and a look at it: its ready file once it is there, None before."""
+    """One daemon, and a look at it: its ready file once it is there, None before.
+
+    `counted`: under cProfile, which leaves its counts in the daemon's directory when it ends.
+    """
     if not COMMAND.exists():
         raise BenchError(f"{COMMAND} is missing: run `make install` first.")
     own = directory / name
     own.mkdir()
     file, ready_file = own / f"{verb}.yaml", own / "ready.json"
     file.write_text(yaml.safe_dump(config, sort_keys=False))
-    command = [str(COMMAND), verb, "-c", str(file), "--ready-file", str(ready_file)]
+    counting = python_module("cProfile", "-o", str(own / COUNTS), "-m", "reach_cli")
+    command = counting if counted else [str(COMMAND)]
+    command += [verb, "-c", str(file), "--ready-file", str(ready_file)]
     daemon = Daemon(name, command, own, env={"XDG_RUNTIME_DIR": str(directory)})
     return daemon, lambda: read_json(ready_file)
 
@@ -61,13 +67,15 @@ def start_control(directory: Path, stack: ExitStack) -> str:
     return str(control.wait_for(ready, "ready")["api"])
 
 
-def start_pair(agent_address: str, control: str, directory: Path, stack: ExitStack) -> Pair:
+def start_pair(
+    agent_address: str, control: str, directory: Path, stack: ExitStack, counted: bool = False
+) -> Pair:
     """Caller's sidecar → called agent's sidecar → agent, once a call has gone through. All end with `stack`."""
     hops: list[Daemon] = []
     outbound = ""
     for name, serves in (("reach-b", "echo"), ("reach-a", None)):
         config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves)
-        daemon, ready = start("sidecar", name, config, directory)
+        daemon, ready = start("sidecar", name, config, directory, counted)
         stack.enter_context(daemon)
         hops.insert(0, daemon)
         outbound = str(daemon.wait_for(ready, "ready")["outbound"])

@@ -16,7 +16,11 @@ WARM_UP_CONNECTIONS = (16, 1)
 
 @contextmanager
 def standing(
-    systems: tuple[str, ...], seconds: float, warm_up_s: float, progress: Callable[[str], None]
+    systems: tuple[str, ...],
+    seconds: float,
+    warm_up_s: float,
+    progress: Callable[[str], None],
+    counted: bool = False,
 ) -> Iterator[Rig]:
     """The agent and the asked `systems` (of direct, envoy, reach), warm. Nothing is left afterwards."""
     with ExitStack() as stack:
@@ -31,14 +35,16 @@ def standing(
         if "reach" in systems:
             progress("starting the control node and the sidecars")
             control = reach.start_control(directory, stack)
-            pairs["reach"] = reach.start_pair(address, control, directory, stack)
+            pairs["reach"] = reach.start_pair(address, control, directory, stack, counted)
         hops = [hop for one in pairs.values() for hop in one.hops]
         stack.callback(ask_all_to_end, hops)  # at once: each may take seconds to drain
         rig = Rig(address, control, {name: pairs[name] for name in systems}, directory, seconds)
         for one in rig.pairs.values():
             for connections in WARM_UP_CONNECTIONS:
                 progress(f"warming up {one.name}")
-                wrk.run(one.url("/process"), connections, warm_up_s, rig.script).require_clean(one.name)
+                load = wrk.run(one.url("/process"), connections, warm_up_s, rig.script)
+                load.require_clean(one.name)
+                rig.warm_up_calls[one.name] += load.calls
         yield rig
 
 
