@@ -6,6 +6,7 @@ Room is `max_concurrency` places and a bounded queue, first come first served, w
 
 import asyncio
 from collections import deque
+from time import perf_counter
 
 from reach_core.deadline import parse_timeout
 from reach_core.names import normalise
@@ -93,9 +94,9 @@ class Admit:
         self._running.enter(call.caller, call.key)
         try:
             if not self._room.try_enter():
-                waited = self._loop.time()
+                waited = perf_counter()
                 await self._room.enter(call.deadline)
-                call.queue_ms = (self._loop.time() - waited) * 1000
+                call.queue_ms = (perf_counter() - waited) * 1000
         except BaseException:
             self._running.leave(call.caller, call.key)
             raise

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from time import perf_counter
 from typing import Protocol
 
 from reach_core.problem import Attempt as Tried
@@ -41,12 +42,12 @@ class Attempt:
             offer = self._choose(call, tried, last)
             agent = call.target = offer.peer.agent_id
             tried.add(agent)
-            started = self._loop.time()
+            started = perf_counter()
             try:
                 response = await self._send(call, offer, body, len(call.attempts) + 1)
             except AttemptFailed as failed:
                 last = failed
-                ms = (self._loop.time() - started) * 1000
+                ms = (perf_counter() - started) * 1000
                 call.results.append(failed.result)
                 call.attempts.append(Tried(agent, failed.result, ms, EXECUTED[failed.result]))
                 self._note(call, failed, ms)
@@ -58,7 +59,7 @@ class Attempt:
                 call.retries_left -= 1
                 self._counters.observe_retry(call.capability)
                 continue
-            ms = (self._loop.time() - started) * 1000
+            ms = (perf_counter() - started) * 1000
             call.attempts.append(Tried(agent, "answered", ms, "yes"))
             self._counters.observe_attempt(agent, "answered")
             return response

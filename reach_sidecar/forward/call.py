@@ -19,15 +19,17 @@ class Timing(NamedTuple):
 
 
 class Call:
-    """Times are loop seconds. `span_id` is this hop's span, `parent_id` the one it was called from."""
+    """`started` and `deadline` are loop seconds; the loop's clock ticks in ms, so durations are measured from
+    `began` (perf_counter seconds). `span_id` is this hop's span, `parent_id` the one it was called from."""
 
-    __slots__ = ("attempt", "attempts", "caller", "capability", "deadline", "destination", "fields", "key",
+    __slots__ = ("attempt", "attempts", "began", "caller", "capability", "deadline", "destination", "fields", "key",
                  "key_given", "offers", "outcome", "parent_id", "path", "queue_ms", "request", "results",
                  "retries_left", "span_id", "started", "target", "trace")
 
-    def __init__(self, request: Request, started: float) -> None:
+    def __init__(self, request: Request, started: float, began: float) -> None:
         self.request = request
         self.started = started
+        self.began = began
         self.trace: TraceContext = _NO_TRACE
         self.span_id = ""
         self.parent_id: str | None = None

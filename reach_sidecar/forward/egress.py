@@ -10,6 +10,7 @@ import functools
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
+from time import perf_counter
 from typing import NamedTuple
 
 from reach_core.problem import Problem
@@ -54,7 +55,7 @@ class Egress:
         self._pools: dict[tuple[str, int], Pool] = {}
 
     async def __call__(self, request: Request, target: Destination) -> Response:
-        started = self._loop.time()
+        started = perf_counter()
         if not self._allowed:
             raise Problem("not_allowed", f"{target.name} is outside the mesh, and this sidecar forwards calls into the "
                           "mesh only (`egress: mesh-only`).")
@@ -159,7 +160,7 @@ class Egress:
     def _note(self, request: Request, target: Destination, status: int, started: float, detail: str | None) -> None:
         record: dict[str, object] = {
             "level": "info", "event": "egress", "target": target.name, "status": status,
-            "method": request.method.decode(), "ms": round((self._loop.time() - started) * 1000, 3),
+            "method": request.method.decode(), "ms": round((perf_counter() - started) * 1000, 3),
         }
         if detail is not None:
             record["detail"] = detail

@@ -15,7 +15,10 @@ _ENTERING_UNTRACED = _ENTERING | {b"tracestate"}
 _DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal"}
 _AGENT_ANSWER = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
 _MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
-_NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade"})
+# `Connection: X-Forwarded-For` would hide where a call comes from, and a key that is named there would be lost.
+_NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade", b"idempotency-key", b"forwarded", b"x-forwarded-for",
+                          b"x-forwarded-proto", b"x-forwarded-host"})
+_INFINITE = float("inf")
 
 
 def entering(headers: Iterable[Field], peer: str, *, traced: bool = True) -> list[Field]:
@@ -77,9 +80,10 @@ def read_load(value: bytes | None) -> tuple[int, int, float, float] | None:
         return None
     try:
         running, queued, _, queue_ms, agent_ms = value.split()
-        return int(running), int(queued), float(queue_ms), float(agent_ms)
+        load = int(running), int(queued), float(queue_ms), float(agent_ms)
     except ValueError:
         return None
+    return load if min(load) >= 0 and max(load) < _INFINITE else None  # nan fails both
 
 
 def server_timing(timing: Timing) -> Field:

@@ -6,6 +6,7 @@ The line is written when the answer is out, so it can say how many bytes went an
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
+from time import perf_counter
 from typing import Protocol
 
 from reach_core.trace import TraceContext, new_context, parse_traceparent, span_of
@@ -43,7 +44,7 @@ class Observe:
 
     async def __call__(self, request: Request, destination: Destination | None = None) -> Response:
         """`destination`: whom the request was found to be for, on the calling side."""
-        call = Call(request, self._loop.time())
+        call = Call(request, self._loop.time(), perf_counter())
         call.destination = destination
         take_trace(call, self._random)
         self._counters.in_flight[self._side] += 1
@@ -57,7 +58,7 @@ class Observe:
         return response
 
     def _record(self, call: Call, status: int, bytes_out: int, error: BaseException | None) -> None:
-        seconds = self._loop.time() - call.started
+        seconds = perf_counter() - call.began
         detail = None
         if isinstance(error, asyncio.CancelledError):
             call.outcome, detail = "caller_gone", "the caller went away before the answer was complete"
