@@ -306,6 +306,55 @@ def test_on_a_terminal(laptop: Laptop) -> None:
     os.close(ours)
 
 
+def test_job_control(laptop: Laptop) -> None:
+    """Ctrl-Z gives the shell its prompt back, `fg` the agent its terminal, also after it wanted to read in `bg`."""
+    bash, terminal = pty.fork()
+    if bash == 0:
+        os.chdir(laptop.folder)
+        os.execvpe("bash", ["bash", "--norc", "--noediting", "-i"], {**laptop.env, "PS1": "$ ", "TERM": "dumb"})
+    agent = f"""{sys.executable} -c 'while True: print("got", input())'"""
+    try:
+        _type(terminal, f"{REACH} run --control {laptop.control} -- {agent}\n", "started a control node")
+        _type(terminal, "one\n", "got one")
+        _type(terminal, "\x1a", "Stopped")
+        _type(terminal, "fg\n", "reach run")
+        _type(terminal, "two\n", "got two")
+        _type(terminal, "\x1a", "Stopped")
+        _type(terminal, "bg\n", "reach run")
+        _type(terminal, "sleep 0.5; jobs\n", "Stopped")
+        _type(terminal, "fg\n", "reach run")
+        _type(terminal, "three\n", "got three")
+        _type(terminal, "\x03", "KeyboardInterrupt")
+        _type(terminal, "echo code=$?\n", "code=130")
+    finally:
+        os.close(terminal)
+        os.kill(bash, signal.SIGKILL)
+        os.waitpid(bash, 0)
+
+
+def test_the_examples(laptop: Laptop) -> None:
+    """As their README says, in one folder that is not theirs."""
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    laptop.ready("-c", str(examples / "greeter.yaml"), "--auto-ports", "--", sys.executable, str(examples / "greeter.py"))
+    laptop.ready("--", sys.executable, str(examples / "self_registering.py"))
+    url = f"http://{laptop.note('greeter-01')['outbound']}"
+    until("both are up", lambda: {a["status"] for a in get(f"{url}/v1/agents")[1]["agents"]} == {"up"})
+    out, err = laptop.run("--", sys.executable, str(examples / "caller.py")).communicate(timeout=40)
+    assert laptop.runs[-1].returncode == 0, err
+    first, second = out.splitlines()
+    assert first == "Hello, world! said greeter-01"
+    assert second.startswith("Hello, world! in trace ")
+    assert post(f"{url}/to/say.hello", {"task": "you"})[1] == {"greeting": "Hello, you!"}
+    answer = until("it registered itself", lambda: post(f"{url}/tasks/run", {"capability": "reverse", "task": "abc"}))
+    assert answer[0] == 200
+    assert answer[1]["reversed"] == "cba"
+
+
+def _type(terminal: int, keys: str, expected: str) -> None:
+    os.write(terminal, keys.encode())
+    _read_until(terminal, expected)
+
+
 def _read_until(terminal: int, text: str, seconds: float = 40.0) -> str:
     shown, deadline = "", time.monotonic() + seconds
     while text not in shown:

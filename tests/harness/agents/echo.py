@@ -6,9 +6,11 @@
 /slow?s=0.5               echo, later            /hang               no answer at all
 /cut                      ends in the middle of its body          /status?code=500   that status
 /chunked                  echo with chunked encoding and a trailer
+/watch                    no answer; notices when the caller closes      /gone   how many did
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -28,6 +30,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     name = "echo"
     acknowledged = threading.Semaphore(0)
+    gone = 0
 
     def blocks(self):
         """The body in pieces, by length or chunked."""
@@ -130,6 +133,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def path_hang(self, query):
         threading.Event().wait(600)
+
+    def path_watch(self, query):
+        for _ in self.blocks():
+            pass
+        with contextlib.suppress(ConnectionError):
+            self.connection.recv(1)
+        Handler.gone += 1
+        self.close_connection = True
+
+    def path_gone(self, query):
+        self.answer(200, {"gone": Handler.gone})
 
     def path_cut(self, query):
         for _ in self.blocks():
