@@ -59,7 +59,12 @@ class Mesh:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        # A second Ctrl-C must not leave half of it behind; ending takes seconds at most.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self.stop()
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def start(self, agents: Sequence[DemoAgent]) -> None:
         """Start everything and wait until every agent is called `up` by every sidecar. Raises Failed."""

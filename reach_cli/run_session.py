@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ from reach_os.state_dir import StateDirError
 from reach_sidecar.app import InsecureListener, Sidecar
 
 PORT_POLL_S = 0.05
+# How long the agent's start may wait for the table, so that its first call does not meet an empty one.
+TABLE_WAIT_S = 3.0
 PORT_HINT_AFTER_S = 15.0
 CONTROL_CHECK_S = 5.0
 STOP_TIMEOUT_S = 15.0
@@ -76,6 +79,7 @@ class Session:
         written = self._note(addresses)
         tasks: list[asyncio.Task[None]] = []
         try:
+            await self._wait_for_table()
             if self.told_to_stop.is_set():
                 return 128 + signal.SIGTERM
             env = agent_environment(
@@ -106,6 +110,17 @@ class Session:
             raise Failed(str(error)) from None
         self.sidecar = sidecar
         return addresses
+
+    async def _wait_for_table(self) -> None:
+        """Until control has answered since our start: a table from the disk may lack who came meanwhile."""
+        assert self.sidecar is not None
+        assert self.told_to_stop is not None
+        began = time.monotonic()
+        while (now := time.monotonic()) - began < TABLE_WAIT_S and not self.told_to_stop.is_set():
+            age_s = self.sidecar.membership.table_age_s(now)
+            if age_s is not None and age_s < now - began:
+                return
+            await asyncio.sleep(PORT_POLL_S / 2)
 
     async def _stop_sidecar(self) -> None:
         if self.sidecar is not None:

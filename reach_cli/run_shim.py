@@ -4,7 +4,7 @@
 group. When the socket closes, however `reach run` ended, SIGKILL included, the agent and all that it started are
 ended. The shim's own exit code is the agent's (128 + n after signal n).
 
-The agent is in a process group of its own, which gets the terminal if `reach run` had it, so that Ctrl-C, job
+The agent is in a process group of its own, which gets the terminal while `reach run` has it, so that Ctrl-C, job
 control and reading from the terminal work as without us. Its descendants, daemonised ones too, are given to the
 shim when their parents die (Linux: PR_SET_CHILD_SUBREAPER); if the shim itself is killed, the agent dies with it
 (PR_SET_PDEATHSIG) and `reach run` ends the rest of its group.
@@ -100,7 +100,7 @@ class Shim:
         self.control = control
         self.command = command
         self.owner_group = os.getpgrp()
-        self.terminal = _terminal_of(self.owner_group)
+        self.terminal = 0 if _foreground(0) >= 0 else None
         # Under nohup SIGHUP is ignored, and stays so for the agent. SIGPIPE and SIGXFSZ are Python's own doing.
         ours = {signal.SIGPIPE, signal.SIGXFSZ}
         self.ignored = {n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN} - ours
@@ -133,7 +133,7 @@ class Shim:
                 for received in signals:
                     self.forward(received)
         end_all(self.agent)
-        self.give_terminal(self.owner_group)
+        self.pass_terminal(self.agent, self.owner_group)
         return 128 + signal.SIGKILL if self.code is None else self.code
 
     def start(self) -> None:
@@ -142,11 +142,11 @@ class Shim:
         if self.agent:
             with contextlib.suppress(OSError):  # the child does the same; whoever is first
                 os.setpgid(self.agent, self.agent)
-            self.give_terminal(self.agent)
+            self.pass_terminal(self.owner_group, self.agent)
             return
         try:
             os.setpgid(0, 0)
-            self.give_terminal(os.getpid())
+            self.pass_terminal(self.owner_group, os.getpid())
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != shim:
                 os._exit(128 + signal.SIGKILL)
@@ -160,7 +160,11 @@ class Shim:
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
     def reap(self) -> None:
-        """Collect whoever ended; the agent's end is ours. A stopped agent gives the terminal back (Ctrl-Z)."""
+        """Collect whoever ended; the agent's end is ours.
+
+        An agent that the terminal stopped (Ctrl-Z, or reading in the background) stops `reach run` too, so that
+        the shell sees it. One that somebody stopped with SIGSTOP hangs, and its sidecar says so to the mesh.
+        """
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -171,29 +175,25 @@ class Shim:
                 if not os.WIFSTOPPED(status):
                     code = os.waitstatus_to_exitcode(status)
                     self.code = code if code >= 0 else 128 - code
-                elif self.terminal is not None and _foreground(self.terminal) == self.agent:
-                    self.give_terminal(self.owner_group)
+                elif self.terminal is not None and os.WSTOPSIG(status) != signal.SIGSTOP:
+                    self.pass_terminal(self.agent, self.owner_group)
                     self.tell(STOPPED)
 
     def forward(self, number: int) -> None:
-        if number == signal.SIGCONT and self.terminal is not None and _foreground(self.terminal) == self.owner_group:
-            self.give_terminal(self.agent)
+        if number == signal.SIGCONT:
+            self.pass_terminal(self.owner_group, self.agent)
         with contextlib.suppress(OSError):
             os.killpg(self.agent, number)
 
-    def give_terminal(self, group: int) -> None:
-        if self.terminal is not None:
+    def pass_terminal(self, giver: int, taker: int) -> None:
+        """Whoever has the terminal in the foreground may pass it on; in the background nobody takes it."""
+        if self.terminal is not None and _foreground(self.terminal) == giver:
             with contextlib.suppress(OSError):
-                os.tcsetpgrp(self.terminal, group)
+                os.tcsetpgrp(self.terminal, taker)
 
     def tell(self, message: bytes) -> None:
         with contextlib.suppress(OSError):
             self.control.sendall(message)
-
-
-def _terminal_of(group: int) -> int | None:
-    """Standard input if it is a terminal that `group` has in the foreground."""
-    return 0 if _foreground(0) == group else None
 
 
 def _foreground(terminal: int) -> int:
