@@ -62,7 +62,7 @@ class Body:
     # -- the side that fills it
 
     def feed(self, data: bytes) -> None:
-        if self._dropping:
+        if self._dropping or not data:  # nothing would read like the end
             return
         self._chunks.append(data)
         self.size += len(data)

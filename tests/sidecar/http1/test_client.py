@@ -237,7 +237,7 @@ async def test_never_answered(upstream: Any, pool_to: Any, raw: bytes) -> None:
     started = loop.time()
     with pytest.raises(AnswerTimeout):
         await ask(pool, within_s=0.15)
-    assert 0.14 < loop.time() - started < 1.0
+    assert 0.14 < loop.time() - started < 4.0
     await until(lambda: len(pool) == 0)
 
 
@@ -533,7 +533,6 @@ async def test_a_close_that_the_loop_has_not_seen_yet(upstream: Any, pool_to: An
         sharing.shutdown(socket.SHUT_RDWR)
     assert not connection.closed
     assert not connection.alive(), "the kernel knows"
-    connection.idle_since -= 0.5  # it is asked once a connection is no longer fresh
     assert pool.take_idle(10.0) is None
     assert (await ask(pool)).status == 200
 

@@ -529,7 +529,7 @@ async def test_a_slow_head_is_refused(door: Doors) -> None:
     answer = await peer.final()
     dripping.cancel()
     assert (answer.status, answer.code, answer.header("connection")) == (408, "request_timeout", "close")
-    assert 0.09 < time.monotonic() - started < 1.0
+    assert 0.09 < time.monotonic() - started < 4.0
     assert opened.refusals[0][1] == "request_timeout"
     assert await peer.ended()
 
@@ -769,7 +769,7 @@ LAST = [b"", b"", b"GET / HTTP/2.0\r\n\r\n", CHUNKED + b"x\r\n", GET.replace(b"\
 
 
 @given(st.lists(st.sampled_from(VALID), max_size=5), st.sampled_from(LAST), st.lists(st.integers(0, 600), max_size=12))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_any_split_of_requests_gives_the_same_answers(requests: list[bytes], last: bytes, cuts: list[int]) -> None:
     raw = b"".join(requests) + last
     at = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
@@ -783,7 +783,7 @@ def test_any_split_of_requests_gives_the_same_answers(requests: list[bytes], las
     *VALID, b"\r\n", b"GET ", b"/", b" HTTP/1.1\r\n", b"Host: a\r\n", b"Content-Length: 3\r\n", b"\0", b"5\r\n", b"\n",
     b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n", b"Expect: 100-continue\r\n",
 ]), max_size=12).map(b"".join)))  # fmt: skip
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_arbitrary_bytes_are_answered_or_refused(raw: bytes) -> None:
     out = asyncio.run(fed([raw]))
     assert b"internal_error" not in out

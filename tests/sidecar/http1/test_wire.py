@@ -51,7 +51,7 @@ def test_a_request_parses_to_what_was_written(method: bytes, path: str, host: by
     assert (again.method, again.target, again.headers) == (head.method, head.target, head.headers)
 
 
-@given(status=st.sampled_from(sorted(REASONS)), reason=VALUE, headers=HEADERS)
+@given(status=st.sampled_from(sorted(REASONS.keys() - {101})), reason=VALUE, headers=HEADERS)
 def test_an_answer_parses_to_what_was_written(status: int, reason: bytes, headers: list[Field]) -> None:
     head = parse_response(response_head(status, reason, headers))
     assert (head.status, head.reason, head.headers) == (status, reason, headers)
