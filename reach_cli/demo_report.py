@@ -11,15 +11,34 @@ EVENT_COLOURS = {"call": "cyan", "deliver": "green", "attempt": "yellow"}
 
 
 def merge(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The lines in the order in which what they tell began; `began_ms` counts from the first.
+    """The lines as the calls are nested, siblings in the order in which they began.
 
-    A line is written when its call ends, so it began `ms` before its own time.
+    `began_ms` counts from the first: a line is written when its call ends, so it began `ms` before its own time.
+    `depth` counts from 0. The called side's line has the `key` of the calling side's; a call that an agent makes
+    has the span of the call it serves as its parent.
     """
-    timed = [(_ended_ms(line) - float(line.get("ms") or 0), line) for line in lines]
-    first = min((began for began, _ in timed), default=0.0)
-    # Of two that began together, the longer one encloses the other.
-    timed.sort(key=lambda pair: (round(pair[0]), -float(pair[1].get("ms") or 0)))
-    return [{**line, "began_ms": max(0.0, began - first)} for began, line in timed]
+    placed = [{**line, "began_ms": _ended_ms(line) - float(line.get("ms") or 0)} for line in lines]
+    first = min((line["began_ms"] for line in placed), default=0.0)
+    for line in placed:
+        line["began_ms"] -= first
+    placed.sort(key=lambda line: line["began_ms"])
+    calls = {(line.get("key"), line.get("capability")): line for line in placed if line.get("event") == "call"}
+    served = {line.get("span_id"): line for line in placed if line.get("event") != "call"}
+    children: dict[int, list[dict[str, Any]]] = {}
+    roots: list[dict[str, Any]] = []
+    for line in placed:
+        if line.get("event") == "call":
+            parent = served.get(line.get("parent_id"))
+        else:
+            parent = calls.get((line.get("key"), line.get("capability")))
+        (roots if parent is None else children.setdefault(id(parent), [])).append(line)
+    ordered: list[dict[str, Any]] = []
+    rest = [(line, 0) for line in reversed(roots)]
+    while rest:
+        line, depth = rest.pop()
+        ordered.append({**line, "depth": depth})
+        rest += [(child, depth + 1) for child in reversed(children.get(id(line), []))]
+    return ordered
 
 
 def waterfall(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -45,9 +64,10 @@ def waterfall(lines: Sequence[Mapping[str, Any]]) -> str:
 def _what(line: Mapping[str, Any]) -> str:
     """`summarize to summarizer-01` where it was called from, `summarize from planner-01` where it arrived."""
     capability = str(line.get("capability") or "")
+    indent = "  " * int(line.get("depth") or 0)
     if line.get("event") == "deliver":
-        return f"{capability} from {line.get('caller') or '?'}"
-    return f"{capability} to {line.get('target') or '?'}"
+        return f"{indent}{capability} from {line.get('caller') or '?'}"
+    return f"{indent}{capability} to {line.get('target') or '?'}"
 
 
 def _bar(began_ms: float, ms: float, total_ms: float) -> str:

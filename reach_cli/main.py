@@ -2,6 +2,7 @@
 nothing of the other verbs and `reach --help` answers at once."""
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,10 @@ class Verbs(click.Group):
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
         extra["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):
+            # In a locale that lacks a character, a question mark serves better than an error.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         try:
             code = super().main(args, prog_name or "reach", **extra)
             sys.stdout.flush()
