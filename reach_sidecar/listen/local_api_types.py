@@ -33,6 +33,14 @@ Duration = Annotated[
 ]
 SHORTEST_S, LONGEST_S = 0.001, 1_000_000.0
 Timeout = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S, description="seconds")] | Duration
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+Address = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=300, examples=["http://127.0.0.1:9001"], description="Where the agent listens, without a path.",
+        extra_json_schema={"pattern": f"^(http://)?([A-Za-z0-9]([A-Za-z0-9._-]{{0,250}}[A-Za-z0-9])?|\\[::1\\])(:{_PORT})?/?$"},
+    ),
+]
 Scalar = str | bool | int | float
 
 Reason = Literal[
@@ -174,7 +182,7 @@ class RegisterAgent(msgspec.Struct):
     """Declares or changes the local agent. What is left out stays as it was configured or declared before."""
 
     agent_id: AgentId
-    address: Annotated[str, msgspec.Meta(max_length=300, examples=["http://127.0.0.1:9001"])] | None = None
+    address: Address | None = None
     health_path: Annotated[str, msgspec.Meta(pattern="^/[!-~]*$", max_length=2000)] | None = None
     max_concurrency: Annotated[float, msgspec.Meta(ge=1, le=1_000_000, multiple_of=1)] | None = None
     capabilities: Annotated[list[CapabilityName | Declaration], msgspec.Meta(max_length=200)] | None = None

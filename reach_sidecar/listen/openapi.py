@@ -18,7 +18,8 @@ _TYPES = [
     types.AgentHeartbeat, types.HeartbeatOk, types.RegisteredAgent, types.Health, types.RunTask,
     types.ProblemDocument,
 ]  # fmt: skip
-_CALL_STATUSES = (400, 403, 404, 409, 413, 421, 422, 429, 500, 502, 503, 504)
+_ANY_REQUEST = (403, 414, 421, 431, 500)
+_CALL_STATUSES = (400, 404, 409, 413, 422, 429, 502, 503, 504)
 
 
 
@@ -49,8 +50,8 @@ def document() -> Schema:
 def _paths() -> Schema:
     capability = _query("capability", "Only agents that offer it, by name or alias, however it is spelled.",
                         {"type": "string"})
-    require = _query("require", "Attributes that must match: `language=python, version>=3.11`.",
-                     {"type": "string", "maxLength": MAX_LENGTH, "pattern": PATTERN})
+    require = _query("require", "Attributes that must match: `language=python, version>=3.11`. At most "
+                     f"{MAX_LENGTH} characters.", {"type": "string", "pattern": PATTERN})
     timeout = _query("timeout", "How long to wait at most.",
                      {"type": "string", "pattern": "^([0-9]{1,6}(\\.[0-9]{1,3})?(ms|s|m|h))+$", "default": "30s"})
     agent_id = {"name": "agent_id", "in": "path", "required": True, "description": "The agent's id.",
@@ -141,8 +142,8 @@ def _ref(kind: type) -> Schema:
 
 
 def _problems(statuses: Sequence[int] | set[int]) -> Schema:
-    """The doors' own refusals (403, 421) and a mistake of ours (500) can answer any request."""
-    return {str(status): {"$ref": "#/components/responses/Problem"} for status in sorted({403, 421, 500, *statuses})}
+    """The door's own refusals and a mistake of ours (500) can answer any request."""
+    return {str(status): {"$ref": "#/components/responses/Problem"} for status in sorted({*_ANY_REQUEST, *statuses})}
 
 
 def _problem() -> Schema:

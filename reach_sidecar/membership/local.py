@@ -7,6 +7,7 @@ moves for every call; they travel with heartbeats and never count as a change.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,10 @@ from reach_core.peer import MAX_ENTRY_BYTES, Capability, Entry, Limits, Rank, ch
 
 REST_OF_ENTRY = 512
 """Bytes of an entry that are not the agent's own: cluster, address, limits, numbers, flags."""
+
+_ADDRESS = re.compile(
+    r"(?:http://)?(?:(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,250}[A-Za-z0-9])?)|\[(?P<v6>[0-9A-Fa-f:.]{2,45})\])"
+    r"(?::(?P<port>[0-9]{1,5}))?/?", re.ASCII | re.IGNORECASE)
 
 
 class AgentIdConflict(Exception):
@@ -196,16 +201,22 @@ def _check_entry(agent_id: str, version: str, declared: tuple[Capability, ...]) 
 
 def agent_address(text: str) -> str:
     """`http://host:port`, where an agent listens. Raises ValueError with what was expected."""
-    expected = f"address is {text!r}: write where the agent listens, such as http://127.0.0.1:9001"
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"] or 80) if match else 0
+    if match is None or not 0 < port < 65536 or (match["v6"] and not _is_address(match["v6"])):
+        raise ValueError(
+            f"address is {text[:100]!r}: write where the agent listens, without a path, such as http://127.0.0.1:9001"
+        )
+    host = f"[{match['v6']}]" if match["v6"] else match["name"]
+    return f"http://{host}:{port}"
+
+
+def _is_address(host: str) -> bool:
     try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        port = parts.port
+        ipaddress.ip_address(host)
     except ValueError:
-        raise ValueError(expected) from None
-    if parts.scheme != "http" or not parts.hostname or parts.username is not None or port == 0:
-        raise ValueError(expected)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"http://{host}:{port or 80}"
+        return False
+    return True
 
 
 def host_and_port(address: str) -> tuple[str, int]:

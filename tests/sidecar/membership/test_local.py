@@ -112,6 +112,7 @@ def test_only_real_changes_are_told():
         ("127.0.0.1:9001", "http://127.0.0.1:9001"),
         ("http://agent", "http://agent:80"),
         ("http://[::1]:9001", "http://[::1]:9001"),
+        ("HTTP://Agent-1.local:9001/", "http://Agent-1.local:9001"),
     ],
 )
 def test_addresses(text, address):
@@ -119,7 +120,8 @@ def test_addresses(text, address):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "http://", "ftp://a:1", "http://a:b", "http://a:99999", "http://u@a:1", "http://a:0", "http://[::1"]
+    "text", ["", "http://", "ftp://a:1", "http://a:b", "http://a:99999", "http://u@a:1", "http://a:0", "http://[::1",
+             "http://[:.:]:1", "http://a:1/path", "http://a:1?x", "http://é:1", "https://a:1", "http://a:1\n"]
 )
 def test_bad_addresses_say_what_was_expected(text):
     with pytest.raises(ValueError, match="such as http://127"):
