@@ -45,6 +45,11 @@ class Attempt:
             started = perf_counter()
             try:
                 response = await self._send(call, offer, body, len(call.attempts) + 1)
+            except Problem as problem:
+                call.attempts.append(Tried(agent, problem.code, (self._loop.time() - started) * 1000, problem.executed))
+                self._counters.observe_attempt(agent, problem.code)
+                problem.executed = call.executed
+                raise
             except AttemptFailed as failed:
                 last = failed
                 ms = (perf_counter() - started) * 1000

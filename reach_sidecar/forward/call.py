@@ -35,7 +35,7 @@ class Call:
         self.parent_id: str | None = None
         self.destination: Destination | None = None
         self.capability = ""  # as asked for, normalised
-        self.path = b""  # path and query for the agent
+        self.path: bytes | None = None  # path and query for the agent; None: the capability's own path
         self.offers: list[Offer] = []
         self.target = ""  # the agent that was called
         self.caller = ""

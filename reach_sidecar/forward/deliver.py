@@ -8,7 +8,7 @@ from reach_core.peer import Capability
 from reach_core.problem import Problem
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
-from reach_sidecar.forward.failure import Refusal
+from reach_sidecar.forward.failure import Refusal, request_broke
 from reach_sidecar.forward.observe import traceparent
 from reach_sidecar.forward.replay import ReplayedBody
 from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
@@ -49,6 +49,8 @@ class Deliver:
             raise Problem("deadline_exceeded", f"The agent {local.agent_id} did not answer within "
                           f"{perf_counter() - began:.3g} s; it may still have done the work.") from None
         except ExchangeBroken:
+            if call.request.body.error is not None:  # it was we who broke it off
+                raise request_broke(call.request.body.error) from None
             self._health.check_soon()
             raise Problem("outcome_unknown", f"The agent {local.agent_id} closed the connection before its answer; "
                           "it may have done the work.") from None
@@ -72,7 +74,13 @@ class Deliver:
         try:
             return await pool.connect(max(0.001, deadline - self._loop.time()))
         except ConnectFailed as error:
-            self._health.report_refused()
+            if error.hurried:
+                raise Problem("deadline_exceeded", "The call's time was over before the agent could take it.",
+                              executed="no") from None
+            if error.refused:
+                self._health.report_refused()
+            else:
+                self._health.check_soon()
             raise Refusal("agent_unreachable", f"the agent {self._local.agent_id} cannot be reached: {error}") from None
 
     def _current_pool(self) -> Pool:

@@ -37,3 +37,8 @@ def mesh_mark(problem: Problem) -> list[Field]:
     if isinstance(problem, Refusal):
         return [field("Reach-Refused", problem.reason)]
     return [field("Reach-Fault", problem.code)]
+
+
+def request_broke(error: BaseException) -> Problem:
+    """The request's own body broke off, and so the call with it: what of it had come may have been acted upon."""
+    return Problem("bad_request", f"The request's body did not arrive whole: {error}.", executed="unknown")

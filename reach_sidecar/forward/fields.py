@@ -79,11 +79,13 @@ def read_load(value: bytes | None) -> tuple[int, int, float, float] | None:
     if value is None:
         return None
     try:
-        running, queued, _, queue_ms, agent_ms = value.split()
-        load = int(running), int(queued), float(queue_ms), float(agent_ms)
+        running, queued, _, queue, agent = value.split()
+        load = int(running), int(queued), float(queue), float(agent)
     except ValueError:
         return None
-    return load if min(load) >= 0 and max(load) < _INFINITE else None  # nan fails both
+    sound = load[0] >= 0 and load[1] >= 0 and 0.0 <= load[2] < _INFINITE and 0.0 <= load[3] < _INFINITE
+    return load if sound else None
+
 
 
 def server_timing(timing: Timing) -> Field:

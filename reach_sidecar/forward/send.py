@@ -13,9 +13,10 @@ from reach_core.trace import span_of
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call, Timing
 from reach_sidecar.forward.cancel import Canceller
-from reach_sidecar.forward.failure import AttemptFailed
+from reach_sidecar.forward.failure import AttemptFailed, request_broke
 from reach_sidecar.forward.observe import traceparent
 from reach_sidecar.forward.replay import KEEP_AT_MOST, ReplayedBody
+from reach_sidecar.http1.body import Body, BodyError, BodyTooLarge
 from reach_sidecar.http1.client import (
     AnswerTimeout,
     BadAnswer,
@@ -27,6 +28,7 @@ from reach_sidecar.http1.message import Field, Response
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.peer import Peer
 from reach_sidecar.membership.view import Offer
+from reach_sidecar.policy.naming import own_path
 from reach_sidecar.policy.retry import REFUSALS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
@@ -53,10 +55,10 @@ class Send:
         peer.in_flight += 1
         try:
             response = await self._exchange(connection, call, offer, body, attempt)
-            await self._judge(response, peer)
+            await self._judge(response, peer, call.deadline)
         except asyncio.CancelledError:
             peer.in_flight -= 1
-            self._canceller.cancel(peer, call.key)
+            self._cancel(peer, call)
             raise
         except BaseException:
             peer.in_flight -= 1
@@ -72,6 +74,9 @@ class Send:
         try:
             return await peer.pool.connect(max(0.001, call.deadline - self._loop.time()))
         except ConnectFailed as error:
+            if error.hurried:
+                raise Problem("deadline_exceeded", "The call's time was over before its agent could be reached.",
+                              executed="no") from None
             peer.put_out(str(error), self._loop.time())
             raise AttemptFailed("connect_failed", str(error)) from None
 
@@ -94,11 +99,17 @@ class Send:
                 headers.append(_EXPECT)
         if request.upgrade is not None:
             headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
-        head = request_head(request.method, call.path, headers)
+        destination = call.destination
+        path = call.path
+        if path is None:
+            path = own_path(offer.capability.path, destination.query if destination is not None else b"")
+        head = request_head(request.method, path, headers)
         try:
             return await connection.exchange(request.method, head, content, call.deadline, chunked=chunked,
                                              ask_first=ask_first, interim=request.interim)
         except ExchangeBroken:
+            if request.body.error is not None:  # it was we who broke it off
+                raise request_broke(request.body.error) from None
             raise AttemptFailed("broken", "the connection to its sidecar broke before the answer") from None
         except AnswerTimeout:
             raise AttemptFailed("timeout", "no answer within the call's time") from None
@@ -122,7 +133,7 @@ class Send:
             headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
         return headers
 
-    async def _judge(self, response: Response, peer: Peer) -> None:
+    async def _judge(self, response: Response, peer: Peer, deadline: float) -> None:
         """Is this the agent's answer? Raises what its sidecar says instead."""
         refused = fault = load = None
         for lower, _, value in response.headers:
@@ -136,14 +147,16 @@ class Send:
             peer.hear_load(load[0], load[1], self._loop.time())
         if refused is None and fault is None:
             return
-        document = await _problem_of(response)
+        document = await _problem_of(response, deadline)
         detail = str(document.get("detail", "")).rstrip(".")
+        executed = document.get("executed")
         if refused in REFUSALS:
             raise AttemptFailed(refused, detail or f"its sidecar refused: {refused}")  # type: ignore[arg-type]
-        if fault in _FAULT_RESULT:
+        if fault in _FAULT_RESULT and executed != "no":
             raise AttemptFailed(_FAULT_RESULT[fault], detail)
         code = fault if fault in KINDS else "bad_gateway"
-        raise Problem(code, f"{detail or 'Its sidecar gave no reason'}.", agent=peer.agent_id)
+        raise Problem(code, f"{detail or 'Its sidecar gave no reason'}.", agent=peer.agent_id,
+                      executed=executed if executed in ("no", "yes", "unknown") else "unknown")
 
     def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, started: float) -> None:
         """What the caller learns about the way (design, "Headers": in the answer)."""
@@ -167,15 +180,24 @@ class Send:
     def _sent(self, peer: Peer, call: Call, error: BaseException | None) -> None:
         peer.in_flight -= 1
         if isinstance(error, asyncio.CancelledError):
+            self._cancel(peer, call)
+
+    def _cancel(self, peer: Peer, call: Call) -> None:
+        """Nobody waits any more. Whoever gave a key of its own may come back for the answer (design, "Cancelling")."""
+        if not call.key_given:
             self._canceller.cancel(peer, call.key)
 
 
-async def _problem_of(response: Response) -> dict[str, object]:
+async def _problem_of(response: Response, deadline: float) -> dict[str, object]:
+    """What a peer's sidecar says is wrong; nothing when it does not come whole and in time."""
     body = response.body
-    raw = body if isinstance(body, bytes) else await body.collect(MAX_PROBLEM_BYTES)
     try:
+        async with asyncio.timeout_at(deadline):
+            raw = body if isinstance(body, bytes) else await body.collect(MAX_PROBLEM_BYTES)
         document = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+    except (orjson.JSONDecodeError, BodyError, BodyTooLarge, TimeoutError):
+        if isinstance(body, Body):
+            body.abandon()
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -49,17 +49,16 @@ class Target:
         destination = call.destination
         assert destination is not None
         call.offers = self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
-        path = destination.path
-        if path is None:
-            path = call.offers[0].capability.path.encode() + destination.query
-        call.path = path
+        call.path = destination.path
         self._read_budget(call)
         request = call.request
         call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
+        if not call.key_given and b"idempotency-key" in request.index:  # an empty one: ours takes its place
+            call.fields = [header for header in call.fields if header[0] != b"idempotency-key"]
         return await self._inner(call)
 
     def _agent(self, destination: Destination) -> list[Offer]:
-        peer = self._view.peer(destination.name)
+        peer = self._view.peer(destination.name) or self._view.peer_folded(destination.name)
         if peer is None:
             raise Problem("no_such_agent", f"No agent has the id {destination.name!r} in the table of this sidecar."
                           + _suggest(self._view.near_agents(destination.name)))
@@ -72,8 +71,10 @@ class Target:
             near = self._view.near(destination.name)
             raise Problem("no_such_capability", f"No agent declares the capability {destination.name!r}."
                           + (_suggest(near) or " `reach peers` shows what is declared."), extra={"near": near})
-        require = call.request.header(b"reach-require")
-        return offers if require is None else _meeting(offers, require, destination.name)
+        if b"reach-require" not in call.request.index:
+            return offers
+        required = [value for lower, _, value in call.request.headers if lower == b"reach-require"]
+        return _meeting(offers, b",".join(required), destination.name)
 
     def _read_budget(self, call: Call) -> None:
         index = call.request.index

@@ -35,7 +35,15 @@ class ExchangeError(Exception):
 
 
 class ConnectFailed(ExchangeError):
-    """Nothing was sent: the connection was refused, timed out, or its TLS handshake failed."""
+    """Nothing was sent: the connection was `refused` (nobody listens), timed out, or its TLS handshake failed.
+
+    `hurried`: it timed out because the caller gave it less than the usual time, which says nothing of the address.
+    """
+
+    def __init__(self, detail: str, *, refused: bool = False, hurried: bool = False) -> None:
+        super().__init__(detail)
+        self.refused = refused
+        self.hurried = hurried
 
 
 class ExchangeBroken(ExchangeError):

@@ -44,15 +44,18 @@ class Pool:
     async def connect(self, timeout_s: float | None = None) -> ClientConnection:
         """A new connection. Raises ConnectFailed."""
         loop = asyncio.get_running_loop()
+        usual_s = self._limits.connect_timeout_s
         try:
-            async with asyncio.timeout(min(self._limits.connect_timeout_s, timeout_s or 3600.0)):
+            async with asyncio.timeout(min(usual_s, timeout_s or 3600.0)):
                 _, connection = await loop.create_connection(
                     lambda: ClientConnection(self, self._limits), self.host, self.port, ssl=self._tls)
         except TimeoutError:
-            raise ConnectFailed(f"connecting to {self.host}:{self.port} timed out") from None
+            raise ConnectFailed(f"connecting to {self.host}:{self.port} timed out",
+                                hurried=timeout_s is not None and timeout_s < usual_s) from None
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise ConnectFailed(f"connecting to {self.host}:{self.port} failed: {reason}") from None
+            raise ConnectFailed(f"connecting to {self.host}:{self.port} failed: {reason}",
+                                refused="refused" in reason) from None
         except UnicodeError:
             raise ConnectFailed(f"{self.host!r} cannot be the name of a host") from None
         if not connection.closed:  # it may be gone again already

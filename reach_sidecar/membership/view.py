@@ -50,6 +50,12 @@ class PeerView:
     def peer(self, agent_id: str) -> Peer | None:
         return self._peers.get(agent_id)
 
+    def peer_folded(self, agent_id: str) -> Peer | None:
+        """The one whose id differs from `agent_id` by case only, as in a host name; None if there is more than one."""
+        folded = agent_id.lower()
+        found = [peer for known, peer in self._peers.items() if known.lower() == folded]
+        return found[0] if len(found) == 1 else None
+
     def peers(self) -> Iterator[Peer]:
         return iter(self._peers.values())
 

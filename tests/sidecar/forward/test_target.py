@@ -1,0 +1,214 @@
+"""From a name to the agents that offer it, and what a call brings along: key, time, retries."""
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+from harness.sidecars import Mesh, ok
+
+from reach_core.peer import Rank
+from reach_sidecar.config import CapabilityConfig
+from reach_sidecar.forward.target import Keys
+
+
+@pytest.mark.parametrize("name", ["summarize", "Summarize", "text_summarize", "TEXT-Summarize", "text%20summarize",
+                                  "text%2Fsummarize", "text.summarize"])
+async def test_names_are_folded_on_both_sides(inner: Mesh, name: str) -> None:
+    a, b = await inner.pair(ok(), "summarize", "Text Summarize")
+    answer = await inner.ask(a, f"/to/{name}/x")
+    assert (answer.status, answer.header("Reach-Matched")) == (200, "exact")
+    assert b.agent.last.target == "/x"
+
+
+async def test_an_alias_is_said_to_be_one(inner: Mesh) -> None:
+    a, _ = await inner.pair(ok(), CapabilityConfig(name="summarize", aliases=["text.shorten"]))
+    assert (await inner.ask(a, "/to/TEXT_shorten/x")).header("Reach-Matched") == "alias"
+
+
+@pytest.mark.parametrize("target", ["/to/@b/x", "http://b.agent.reach/x"])
+async def test_one_agent_by_its_id(inner: Mesh, target: str) -> None:
+    a, b = await inner.pair(ok(), "summarize")
+    answer = await inner.ask(a, target)
+    assert (answer.status, answer.header("Reach-Agent")) == (200, "b")
+    assert b.agent.last.target == "/x"
+
+
+async def test_hosts_have_no_case_ids_have(inner: Mesh) -> None:
+    """URL parsers fold host names, so `Summarizer-01` is meant by `summarizer-01.agent.reach`."""
+    a = await inner.node("a")
+    await inner.node("Summarizer-01", ok(), "summarize")
+    inner.share()
+    assert (await inner.ask(a, "http://Summarizer-01.agent.reach/x")).header("Reach-Agent") == "Summarizer-01"
+    assert (await inner.ask(a, "/x", host="summarizer-01.agent.reach")).header("Reach-Agent") == "Summarizer-01"
+
+
+async def test_the_capabilitys_own_path_is_that_of_the_agent_that_is_called(inner: Mesh) -> None:
+    a = await inner.node("a")
+    one = await inner.node("one", ok(), CapabilityConfig(name="summarize", path="/v1/run"))
+    two = await inner.node("two", ok(), CapabilityConfig(name="summarize"))
+    inner.share()
+    for _ in range(12):
+        assert (await inner.ask(a, "/to/summarize?x=1")).status == 200
+    assert {got.target for got in one.agent.asked} == {"/v1/run?x=1"}
+    assert {got.target for got in two.agent.asked} == {"/process?x=1"}
+    assert (await inner.ask(a, "/to/@one")).status == 200
+    assert one.agent.last.target == "/process"
+
+
+async def test_another_agents_entry_cannot_write_requests(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    entry = b.entry()
+    evil = msgspec.structs.replace(entry.capabilities[0], path="/x HTTP/1.1\r\nEvil: 1\r\n\r\nGET /second")
+    a.learn(msgspec.structs.replace(entry, ver=9, capabilities=(evil,)))
+    assert (await inner.ask(a, "/to/summarize")).status == 200
+    assert b.agent.last.target.startswith("/x%20HTTP")
+    assert not b.agent.last.all("Evil")
+
+
+async def test_no_such_capability_names_what_is_near(inner: Mesh) -> None:
+    a, _ = await inner.pair(ok(), "message.push", "summarize")
+    answer = await inner.ask(a, "/to/push.message/x")
+    assert (answer.status, answer.code) == (404, "no_such_capability")
+    assert answer.json["near"] == ["message.push"]
+    assert "Did you mean 'message.push'?" in answer.json["detail"]
+    assert answer.json["executed"] == "no"
+    assert answer.json["attempts"] == []
+    assert answer.header("Proxy-Status") == 'a; error=destination_not_found; details="no_such_capability"'
+    assert answer.json["trace_id"] == answer.header("Reach-Trace-Id")
+    nothing = await inner.ask(a, "/to/qqqqqq/x")
+    assert nothing.json["near"] == []
+    assert "reach peers" in nothing.json["detail"]
+
+
+async def test_no_such_agent_names_what_is_near(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, "/to/@bb/x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (404, "no_such_agent", "no")
+    a.learn(b.entry().tombstone(time.time_ns() // 1_000_000))
+    assert (await inner.ask(a, "/to/@b/x")).code == "no_such_agent"
+    assert (await inner.ask(a, "/to/summarize/x")).code == "no_such_capability"
+
+
+@pytest.mark.parametrize(("target", "fields", "code"), [
+    ("/to/", [], "bad_request"),
+    ("/to/@/x", [], "bad_request"),
+    ("/x", ["Reach-Target: "], "bad_request"),
+    ("/x", ["Reach-Target: @"], "bad_request"),
+    ("/to/summarize/x", ["Reach-Timeout: soon"], "bad_request"),
+    ("/to/summarize/x", ["Reach-Timeout: 0ms"], "bad_request"),
+    ("/to/summarize/x", ["Reach-Timeout: -5s"], "bad_request"),
+    ("/to/summarize/x", ["Reach-Timeout: "], "bad_request"),
+    ("/to/summarize/x", ["Reach-Require: >=3"], "bad_request"),
+])
+async def test_what_cannot_be_understood(inner: Mesh, target: str, fields: list[str], code: str) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, target, *fields)
+    assert (answer.status, answer.code, answer.json["executed"]) == (400, code, "no")
+    assert not b.agent.asked
+
+
+async def test_required_attributes_must_match(inner: Mesh) -> None:
+    a = await inner.node("a")
+    for name, language in (("zh", "zh"), ("en", "en")):
+        await inner.node(name, ok(), CapabilityConfig(name="summarize", attributes={"language": [language]}))
+    inner.share()
+    for _ in range(8):
+        answer = await inner.ask(a, "/to/summarize/x", "Reach-Require: language=en")
+        assert (answer.status, answer.header("Reach-Agent")) == (200, "en")
+    both = await inner.ask(a, "/to/summarize/x", "Reach-Require: language=en", "Reach-Require: language=zh")
+    for refused in (both, await inner.ask(a, "/to/summarize/x", "Reach-Require: language=fr")):
+        assert (refused.status, refused.code, refused.json["executed"]) == (503, "no_agent_available", "no")
+        assert "en: language=" in refused.json["detail"]
+        assert "zh: language=" in refused.json["detail"]
+
+
+async def test_known_but_none_fit_says_why_for_each(inner: Mesh) -> None:
+    a = await inner.node("a")
+    nodes = [await inner.node(name, ok(), "summarize") for name in ("b1", "b2", "b3")]
+    a.learn(nodes[0].entry(rank=Rank.SUSPECT), nodes[1].entry(flags=("unfit",)), nodes[2].entry(flags=("draining",)))
+    answer = await inner.ask(a, "/to/summarize/x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (503, "no_agent_available", "no")
+    assert answer.header("Retry-After") == "1"
+    for reason in ("b1: its status is suspect", "b2: its own sidecar finds", "b3: it is shutting down"):
+        assert reason in answer.json["detail"]
+    assert answer.json["attempts"] == []
+
+
+# -- key
+
+async def test_a_key_is_made_where_none_came(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    for _ in range(3):
+        await inner.ask(a, "/to/summarize/x")
+    keys = [got.one("Idempotency-Key") for got in b.agent.asked]
+    assert len(set(keys)) == 3
+    assert all(len(key) >= 16 for key in keys)
+
+
+async def test_a_key_that_came_arrives(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    await inner.ask(a, "/to/summarize/x", "idempotency-KEY: order-7")
+    assert ("idempotency-KEY", "order-7") in b.agent.last.headers
+    assert b.agent.last.one("Idempotency-Key") == "order-7"
+
+
+async def test_an_empty_key_is_none(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, "/to/summarize/x", "Idempotency-Key: ")
+    assert b.agent.last.one("Idempotency-Key") != ""
+    [line] = await b.log(answer.header("Reach-Trace-Id"), "deliver")
+    assert line["key"] == b.agent.last.one("Idempotency-Key")
+
+
+def test_made_keys_never_meet() -> None:
+    one, two = Keys(), Keys()
+    assert len({keys.next() for keys in (one, two) for _ in range(1000)}) == 2000
+
+
+# -- time and retries
+
+def ms(text: str) -> int:
+    assert text.endswith("ms")
+    return int(text[:-2])
+
+
+async def test_the_budget_shrinks_at_each_hop(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 5s")
+    assert 3000 < ms(b.agent.last.one("Reach-Timeout")) <= 5000
+
+
+async def test_without_one_the_sidecars_default_counts(inner: Mesh) -> None:
+    a = await inner.node("a", default_timeout=7.0)
+    b = await inner.node("b", ok(), "summarize", default_timeout=100.0)
+    inner.share()
+    await inner.ask(a, "/to/summarize/x")
+    assert 5000 < ms(b.agent.last.one("Reach-Timeout")) <= 7000
+
+
+async def test_time_beyond_reason_is_no_defect(inner: Mesh) -> None:
+    a, _ = await inner.pair()
+    for given in ("99999999999h", "1" * 30 + "s"):
+        answer = await inner.ask(a, "/to/summarize/x", f"Reach-Timeout: {given}")
+        assert answer.status in (200, 400), answer.body
+    assert not [line for line in await a.log() if line["event"] == "defect"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "2"), ("2", "2"), ("1", "1"), ("0", "0"), ("9", "2"),
+                                                 ("-1", "2"), ("x", "2"), ("9" * 50, "2")])
+async def test_retries_left_reach_the_agent(inner: Mesh, given: str | None, expected: str) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, "/to/summarize/x", *([f"Reach-Retries-Left: {given}"] if given else []))
+    assert answer.status == 200
+    assert b.agent.last.one("Reach-Retries-Left") == expected
+
+
+async def test_a_call_without_time_fails_without_being_run(inner: Mesh) -> None:
+    """A deadline so short that it is over before an agent could take the call hurts nobody else."""
+    a, b = await inner.pair()
+    answers = await asyncio.gather(*(inner.ask(a, "/to/summarize/x", "Reach-Timeout: 1ms") for _ in range(20)))
+    assert {answer.status for answer in answers} <= {200, 504}, [answer.body for answer in answers]
+    await inner.idle()
+    assert (await inner.ask(a, "/to/summarize/x")).status == 200
+    assert not b.sidecar.local.unfit
