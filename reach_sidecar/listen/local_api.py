@@ -173,6 +173,7 @@ class LocalApi:
 
     async def _register(self, asked: Asked) -> Response:
         wanted = await _read(asked.request, RegisterAgent, MAX_DECLARATION_BYTES)
+        is_new_id = wanted.agent_id != self._local.agent_id
         try:
             self._local.declare(
                 wanted.agent_id,
@@ -196,6 +197,7 @@ class LocalApi:
             except TimeoutError:
                 pass
             if membership.refusal is not None:
+                self._local.provisional |= is_new_id  # it may come back under another name
                 raise membership.refusal
         ttl = membership.lease_ttl_s
         return Response.json(200, {"status": "registered", "agent_id": self._local.agent_id,

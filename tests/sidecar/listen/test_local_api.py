@@ -110,6 +110,19 @@ async def test_control_s_refusal_reaches_the_registering_agent(stand):
     assert (status, problem["detail"]) == (409, "Another process is registered as a.")
 
 
+async def test_an_agent_whose_id_is_taken_may_come_back_under_another(stand):
+    stand.membership.connected = True
+    stand.membership.registered.set()
+    stand.membership.refusal = Problem("agent_id_conflict", "Another process is registered as a.", agent="a")
+    status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
+    assert status == 409
+    stand.membership.refusal = None
+    status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a2"})
+    assert (status, stand.local.agent_id) == (200, "a2")
+    status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a3"})
+    assert status == 409
+
+
 async def test_registering_does_not_wait_for_a_control_node_that_is_gone(stand):
     began = time.monotonic()
     await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
