@@ -27,6 +27,7 @@ class Figure:
     at_most: float | None = None
     at_least: float | None = None
     over_rounds: Aggregate = statistics.median
+    compared: bool = True  # no ratio where Envoy's figure is next to nothing
 
     @property
     def target(self) -> str:
@@ -65,8 +66,14 @@ FIGURES = (
         "first_chunk", "first chunk of a stream, later than direct", "ms", "stream", "first_chunk_ms",
         added=True, at_most=2,
     ),
-    Figure("down", "1 GiB answer streamed, extra memory", "MiB", "bulk", "down_mib", at_most=16, over_rounds=max),
-    Figure("up", "1 GiB request streamed, extra memory", "MiB", "bulk", "up_mib", at_most=16, over_rounds=max),
+    Figure(
+        "down", "1 GiB answer streamed, extra memory", "MiB", "bulk", "down_mib",
+        at_most=16, over_rounds=max, compared=False,
+    ),
+    Figure(
+        "up", "1 GiB request streamed, extra memory", "MiB", "bulk", "up_mib",
+        at_most=16, over_rounds=max, compared=False,
+    ),
     Figure("down_speed", "1 GiB answer streamed, speed", "MiB/s", "bulk", "down_mib_per_s"),
     Figure("up_speed", "1 GiB request streamed, speed", "MiB/s", "bulk", "up_mib_per_s"),
     Figure("fleet_lost", "100 agents × 3 s, 1,000 calls/s: lost", "calls", "fleet", "lost", at_most=0),
@@ -131,7 +138,7 @@ def _result(figure: Figure, samples: Samples) -> Result:
     }
     middle = {system: figure.over_rounds(taken) if taken else None for system, taken in values.items()}
     ratios = _side_by_side(values, figure.added)
-    ratio = statistics.median(ratios) if ratios else None
+    ratio = statistics.median(ratios) if ratios and figure.compared else None
     base = middle.get("direct")
     if figure.added and base is not None:
         # Tails of direct calls are as noisy as what is looked for: subtract medians, not round by round.

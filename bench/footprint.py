@@ -7,12 +7,13 @@ from pathlib import Path
 
 from bench import accounting, envoy, reach
 
-IDLE_S = 5.0
+SETTLE_S = 2.0  # what a daemon still does just after it is ready
+IDLE_S = 3.0
 _numbers = count(1)
 
 
 def measure(system: str, agent: str, control: str | None, directory: Path) -> dict[str, float]:
-    """{ready_s: from exec to ready, idle_mib: resident after 5 idle seconds, idle_cpu_ms: booked in those}.
+    """{ready_s: from exec to ready, idle_mib: resident after 5 idle seconds, idle_cpu_ms: booked a second}.
 
     Ready is what each system says itself: the sidecar's ready file, Envoy's `/ready` on its admin port.
     """
@@ -26,7 +27,7 @@ def measure(system: str, agent: str, control: str | None, directory: Path) -> di
         stack.enter_context(daemon)
         daemon.wait_for(ready, "ready")
         ready_s = time.monotonic() - daemon.started_s
-        time.sleep(0.5)
+        time.sleep(SETTLE_S)
         booked = accounting.cpu_ns(daemon.pid)
         time.sleep(IDLE_S)
         return {

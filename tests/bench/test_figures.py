@@ -64,6 +64,11 @@ def test_memory_shows_its_worst_round() -> None:
     assert result.reach == 9
 
 
+def test_no_ratio_where_it_would_say_nothing() -> None:
+    (result,) = figures.compute(samples("x", envoy=[0.01], reach=[5]), (figure(at_most=16, compared=False),))
+    assert (result.ratio, result.reach, result.met) == (None, 5, True)
+
+
 def test_selection_takes_keys_and_beginnings() -> None:
     assert [one.key for one in figures.selected("cpu16, latency1")] == ["cpu16", "latency1_p50", "latency1_p99"]
     assert figures.selected("") == figures.FIGURES
