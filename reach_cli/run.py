@@ -77,11 +77,11 @@ def command(
     except ConfigError as error:
         raise complain(error) from None
     from reach_cli.run_control import ensure_control
-    from reach_cli.run_session import Session, quiet_stderr
+    from reach_cli.run_session import SIDECAR_LOG, Session, quiet_stderr
 
     with plan.lock:
         started = ensure_control(plan.config.control)
-        log = None if verbose else plan.state_dir / "sidecar.log"
+        log = None if verbose else plan.state_dir / SIDECAR_LOG
         with quiet_stderr(log) as terminal:
 
             def say(text: str) -> None:

@@ -29,6 +29,7 @@ TABLE_WAIT_S = 3.0
 PORT_HINT_AFTER_S = 15.0
 CONTROL_CHECK_S = 5.0
 STOP_TIMEOUT_S = 15.0
+SIDECAR_LOG = "sidecar.log"
 LOG_SIZE = 16 << 20
 # The third Ctrl-C (or SIGTERM) in a row means it.
 INSISTED = 3
@@ -173,8 +174,9 @@ class Session:
             except Failed as failure:
                 self.say(failure.message)
             with suppress(OSError):
-                log = os.fstat(2)
-                if log.st_size > LOG_SIZE:
+                written, ours = os.fstat(2), os.stat(self.plan.state_dir / SIDECAR_LOG)
+                # With --verbose descriptor 2 is the user's, perhaps a file of theirs.
+                if written.st_size > LOG_SIZE and os.path.samestat(written, ours):
                     os.ftruncate(2, 0)
 
 
