@@ -38,7 +38,11 @@ class Peer:
         return self.entry.agent_id
 
     def update(self, entry: Entry) -> None:
-        """Take a newer entry. A new address starts with a clean sheet; so does one that registered again."""
+        """Take a newer entry. A new address starts with a clean sheet; so does one that registered again.
+
+        An address that was put out is tried again once its owner has said anything new (`ver` grows with that, and
+        not when others suspect it).
+        """
         before, self.entry = self.entry, entry
         if entry.address != before.address:
             self.host, self.port = split_address(entry.address)
@@ -47,6 +51,8 @@ class Peer:
         if (entry.address, entry.gen) != (before.address, before.gen):
             self.out_until = 0.0
             self.heard_at = None
+        elif entry.ver > before.ver:
+            self.out_until = 0.0
 
     def put_out(self, trouble: str, now: float) -> None:
         """The address refused a connection: leave it alone for a while, or until a newer entry."""
@@ -93,4 +99,4 @@ class Peer:
 def split_address(address: str) -> tuple[str, int]:
     """`10.0.0.7:7071` or `[::1]:7071` as host and port; an unusable one becomes a port that refuses."""
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port) if port.isdigit() else 0
+    return host.strip("[]"), int(port) if port.isdecimal() and port.isascii() and int(port) < 65536 else 0

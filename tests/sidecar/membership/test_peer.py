@@ -1,0 +1,106 @@
+"""What a sidecar knows of another agent by itself: load, trouble, calls under way."""
+
+import msgspec
+import pytest
+
+from reach_core.peer import Capability, Entry, Limits, Rank
+from reach_sidecar.http1.limits import Limits as Bounds
+from reach_sidecar.membership.peer import LOAD_HALF_LIFE_S, Peer, split_address
+from reach_sidecar.policy.retry import ADDRESS_OUT_S
+
+ENTRY = Entry(agent_id="b", gen=5, ver=1, rank=Rank.UP, address="10.0.0.7:7071", version="1.2",
+              capabilities=(Capability(name="summarize", aliases=("shorten",), attributes={"cost": ["low"]}),),
+              limits=Limits(max_concurrency=10, weight=2.0))
+
+
+def newer(**changes: object) -> Entry:
+    return msgspec.structs.replace(ENTRY, **{"ver": 2, **changes})
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer(ENTRY, Bounds())
+
+
+def test_load_that_was_said_fades(peer: Peer) -> None:
+    assert peer.candidate(0.0) == (0.0, 2.0)
+    peer.hear_load(4, 2, 100.0)
+    assert peer.candidate(100.0).load == 0.6
+    assert peer.candidate(100.0 + LOAD_HALF_LIFE_S).load == 0.6
+    assert peer.candidate(100.1 + LOAD_HALF_LIFE_S).load == 0.3
+    assert peer.candidate(100.1 + 4 * LOAD_HALF_LIFE_S).load == 0.0
+
+
+def test_own_calls_count_whatever_was_said(peer: Peer) -> None:
+    peer.in_flight = 5
+    assert peer.candidate(0.0).load == 0.5
+    peer.hear_load(9, 0, 0.0)
+    assert peer.candidate(0.0).load == 0.9
+    peer.hear_load(1, 0, 0.0)
+    assert peer.candidate(0.0).load == 0.5
+
+
+def test_put_out_for_a_while(peer: Peer) -> None:
+    peer.put_out("connection refused", 100.0)
+    excluded = peer.excluded(102.0)
+    assert excluded is not None
+    assert excluded == ("unreachable", "connection refused; tried again in 3.0 s")
+    assert peer.excluded(100.0 + ADDRESS_OUT_S) is None
+
+
+@pytest.mark.parametrize("entry", [newer(), newer(ver=1, gen=6), newer(address="10.0.0.8:7071"),
+                                   newer(flags=("something",))])
+def test_until_a_newer_entry(peer: Peer, entry: Entry) -> None:
+    peer.put_out("connection refused", 100.0)
+    peer.update(entry)
+    assert peer.excluded(100.0) is None
+
+
+def test_suspicion_is_no_news_from_its_owner(peer: Peer) -> None:
+    peer.put_out("connection refused", 100.0)
+    peer.update(newer(ver=1, rank=Rank.SUSPECT))
+    assert peer.out_until > 100.0
+
+
+def test_load_is_forgotten_with_the_process_it_was_of(peer: Peer) -> None:
+    peer.hear_load(4, 0, 1.0)
+    peer.update(newer())
+    assert peer.heard_at == 1.0, "the same process still"
+    peer.update(newer(gen=6))
+    assert peer.heard_at is None
+    peer.hear_load(4, 0, 1.0)
+    peer.update(newer(gen=6, ver=3, address="10.0.0.8:7071"))
+    assert peer.heard_at is None
+    assert (peer.host, peer.port, peer.pool.host) == ("10.0.0.8", 7071, "10.0.0.8")
+
+
+def test_the_pool_stays_while_the_address_does(peer: Peer) -> None:
+    pool = peer.pool
+    peer.update(newer(gen=9))
+    assert peer.pool is pool
+    peer.update(newer(gen=10, address="10.0.0.7:7072"))
+    assert peer.pool is not pool
+
+
+def test_described_as_the_api_says(peer: Peer) -> None:
+    peer.hear_load(3, 1, 10.0)
+    peer.in_flight = 5
+    peer.put_out("refused", 10.0)
+    assert peer.describe(12.0) == {
+        "agent_id": "b", "status": "up", "version": "1.2", "address": "10.0.0.7:7071",
+        "capabilities": [{"name": "summarize", "aliases": ["shorten"], "attributes": {"cost": ["low"]}}],
+        "load": {"running": 5, "queued": 1, "limit": 10, "age_s": 2.0}, "gen": 5, "ver": 1, "flags": [],
+        "excluded": {"reason": "unreachable", "detail": "refused; tried again in 3.0 s"},
+    }
+    peer.update(newer())
+    assert peer.describe(12.0)["excluded"] is None
+
+
+@pytest.mark.parametrize(("address", "expected"), [
+    ("10.0.0.7:7071", ("10.0.0.7", 7071)), ("[::1]:7071", ("::1", 7071)), ("b.example:80", ("b.example", 80)),
+    ("", ("", 0)), ("b", ("", 0)), ("b:", ("b", 0)), ("b:x", ("b", 0)), ("b:-1", ("b", 0)), ("b:65536", ("b", 0)),
+    ("b:99999", ("b", 0)), ("b:²", ("b", 0)), ("b:٣", ("b", 0)),
+])
+def test_addresses(address: str, expected: tuple[str, int]) -> None:
+    """A port that is none must not become another one by wrapping around."""
+    assert split_address(address) == expected
