@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reach_sidecar.http1.head import METHODS, parse_request, parse_response
+from reach_sidecar.http1.head import parse_request, parse_response
+from reach_sidecar.http1.lines import METHODS
 from reach_sidecar.http1.message import REASONS, Field, field
 from reach_sidecar.http1.wire import CONTINUE, request_head, response_head
 
