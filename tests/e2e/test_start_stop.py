@@ -32,6 +32,8 @@ def test_the_ready_file_and_the_ready_line(mesh: Mesh) -> None:
     assert get(f"{sidecar.admin}/livez")[0] == 200
     until("the sidecar is ready", lambda: get(f"{sidecar.admin}/readyz")[0] == 200)
     assert get(f"http://{control.ready['admin']}/readyz")[0] == 200
+    for process in (control, sidecar):
+        assert process.memory_kib() < 60 * 1024, f"{process.name}: an idle daemon stays below 60 MiB"
 
 
 def test_an_orderly_end(mesh: Mesh) -> None:
