@@ -7,12 +7,14 @@ of what was killed, with the same ports and the same state, needs no cleaning up
 import os
 import random
 import signal
+import threading
 import time
 
 import pytest
 from harness.load import Load, Outcome
 from harness.mesh import Mesh, Sidecar
 from harness.process import Process
+from harness.wire import Answer, exchange
 
 ROUNDS = int(os.environ.get("REACH_CHAOS_ROUNDS", "1"))
 SLOW_S = 10.0  # no call may take longer while one of two agents is gone
@@ -108,24 +110,20 @@ def test_the_only_agent_is_killed(mesh: Mesh) -> None:
     assert {o.problem for o in load.outcomes if o.problem} <= known, load.summary()
 
 
-def test_a_call_under_way_when_its_agent_dies(mesh: Mesh) -> None:
-    """It was sent, nobody knows whether it ran: the caller is told so instead of waiting."""
-    import threading
-
-    from harness.wire import Answer, exchange
-
+@pytest.mark.parametrize("victim", ["only-agent", "only"], ids=["agent", "sidecar"])
+def test_a_call_under_way_when_its_agent_dies(mesh: Mesh, victim: str) -> None:
+    """It was sent, nobody knows whether it ran: the caller is told so instead of waiting for its whole time."""
     control = mesh.control()
     caller = mesh.sidecar("caller", control)
     mesh.serve("only", control, "work")
     mesh.wait_usable(caller, "work")
     answers: list[Answer] = []
     url = f"{caller.url}/to/work/hang"
-    headers = [("Reach-Timeout", "8s")]
-    thread = threading.Thread(target=lambda: answers.append(exchange(url, headers, b"x", timeout=30)))
+    thread = threading.Thread(target=lambda: answers.append(exchange(url, body=b"x", timeout=40)))
     thread.start()
     time.sleep(0.5)
-    mesh.find("only-agent").kill()
-    thread.join(20)
+    mesh.find(victim).kill()
+    thread.join(30)
     assert answers, "the call hangs"
     assert answers[0].status in (502, 503, 504)
     assert answers[0].problem
