@@ -1,0 +1,206 @@
+"""The last step: the agent itself."""
+
+import asyncio
+
+import msgspec
+import pytest
+from harness.sidecars import Asked, Mesh, closed_port, hangs, ok, request, until
+
+from reach_sidecar.config import CapabilityConfig
+from reach_sidecar.http1.pool import Pool
+
+
+async def test_what_the_agent_sees_of_the_call(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 9s", "Reach-Session: s1", "Idempotency-Key: k1")
+    got = b.agent.last
+    assert got.one("Host") == f"127.0.0.1:{b.agent.port}"
+    assert (got.one("Reach-Caller"), got.one("Reach-Attempt"), got.one("Reach-Session")) == ("a", "1", "s1")
+    assert got.one("Idempotency-Key") == "k1"
+    assert int(got.one("Reach-Timeout").removesuffix("ms")) <= 9000
+    assert not got.all("Connection")
+
+
+async def test_the_capabilitys_own_time(inner: Mesh) -> None:
+    a, b = await inner.pair(ok(), CapabilityConfig(name="summarize", timeout=2.0))
+    await inner.ask(a, "/to/summarize/x")
+    assert int(b.agent.last.one("Reach-Timeout").removesuffix("ms")) <= 2000
+    await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 1s")
+    assert int(b.agent.last.one("Reach-Timeout").removesuffix("ms")) <= 1000
+
+
+async def test_connections_to_the_agent_are_used_again_for_a_moment(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    await until(lambda: b.sidecar.local.confirmed)
+    for _ in range(4):
+        assert (await inner.ask(a, "/to/summarize/x", body=b"x")).status == 200
+    assert len({id(asked.reader) for asked in b.agent.asked}) == 1
+    b.sidecar.deliver.prune(asyncio.get_running_loop().time() + 2.0)
+    assert (await inner.ask(a, "/to/summarize/x", body=b"x")).status == 200
+    assert len({id(asked.reader) for asked in b.agent.asked}) == 2
+
+
+async def test_an_agent_that_closes_as_it_likes_costs_no_call(inner: Mesh) -> None:
+    """It answers and hangs up a moment later, without a word of it in its answer."""
+    async def closes(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok())
+        await writer.drain()
+        writer.close()
+
+    a, _ = await inner.pair(closes)
+    for _ in range(10):
+        answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+        assert (answer.status, answer.header("Reach-Attempts")) == (200, "1")
+
+
+async def test_an_agent_at_a_new_address(inner: Mesh) -> None:
+    a, b = await inner.pair(ok(b"old"))
+    assert (await inner.ask(a, "/to/summarize/x")).body == b"old"
+    agent = await inner.agent(ok(b"new"))
+    b.sidecar.local.declare("b", agent.url)
+    assert (await inner.ask(a, "/to/summarize/x")).body == b"new"
+
+
+async def test_the_old_address_ends_what_it_began(inner: Mesh) -> None:
+    go = asyncio.Event()
+
+    async def slow(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(ok(b"old"))
+
+    a, b = await inner.pair(slow)
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x"))
+    await until(lambda: b.agent.asked)
+    agent = await inner.agent(ok(b"new"))
+    b.sidecar.local.declare("b", agent.url)
+    assert (await inner.ask(a, "/to/summarize/x")).body == b"new"
+    go.set()
+    assert (await asking).body == b"old"
+    await inner.idle()
+
+
+async def test_nobody_listens(inner: Mesh) -> None:
+    a = await inner.node("a")
+    b = await inner.node("b", ok(), "summarize")
+    await until(lambda: b.sidecar.local.confirmed)
+    inner.share()
+    b.sidecar.local.address = f"http://127.0.0.1:{closed_port()}"
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (503, "no_agent_available", "no")
+    assert "connection refused" in answer.json["detail"]
+    assert b.sidecar.local.unfit, "told to the mesh at once"
+    assert any(line["event"] == "unfit" for line in await b.log())
+    await inner.idle()
+
+
+async def test_a_call_in_a_hurry_says_nothing_of_the_agent(inner: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may end while the connection is made. That must not keep everybody else from calling."""
+    a, b = await inner.pair()
+    await until(lambda: b.sidecar.local.confirmed)
+    connect = Pool.connect
+
+    async def slowly(pool: Pool, timeout_s: float | None = None) -> object:
+        if pool.port != b.agent.port:
+            return await connect(pool, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            return await connect(Pool("192.0.2.1", 9, pool._limits), 0.001)  # times out: nobody answers there
+
+    monkeypatch.setattr(Pool, "connect", slowly)
+    answer = await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 50ms", body=b"x")
+    assert (answer.status, answer.code) == (504, "deadline_exceeded")
+    monkeypatch.undo()
+    assert not b.sidecar.local.unfit
+    assert a.peer("b").excluded(asyncio.get_running_loop().time()) is None
+    assert (await inner.ask(a, "/to/summarize/x", body=b"x")).status == 200
+
+
+async def test_an_agent_that_switches_protocols_unasked(inner: Mesh) -> None:
+    a, _b = await inner.pair(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nxx")
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, answer.code) == (502, "bad_agent_response")
+    await inner.idle()
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "HTTP/2.0", "foo"])
+async def test_other_upgrades_are_stripped_and_the_body_kept(inner: Mesh, upgrade: str) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, "/to/summarize/x", "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {upgrade}",
+                             "HTTP2-Settings: AAMAAABk", body=b"kept")
+    assert answer.status == 200
+    assert b.agent.last.body == b"kept"
+    assert not {"upgrade", "http2-settings", "connection"} & {name.lower() for name, _ in b.agent.last.headers}
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_websocket_is_a_tunnel(inner: Mesh, again: bool) -> None:
+    """Also on connections that carried calls before."""
+    async def shouts(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if not asked.all("Upgrade"):
+            writer.write(ok())
+            return
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                     b"Sec-WebSocket-Accept: x\r\n\r\nhello")
+        while data := await asked.reader.read(100):
+            writer.write(data.upper())
+        writer.write(b"bye")
+        writer.close()
+
+    a, b = await inner.pair(shouts)
+    if again:
+        await inner.ask(a, "/to/summarize/x")
+    client = await inner.connect(a)
+    await client.send(request("/to/summarize/ws", "Connection: Upgrade", "Upgrade: websocket",
+                              "Sec-WebSocket-Key: k"))
+    answer = await client.answer()
+    assert answer is not None
+    assert answer.status == 101
+    assert (answer.header("Upgrade"), answer.header("Sec-WebSocket-Accept")) == ("websocket", "x")
+    assert b.agent.last.one("Upgrade") == "websocket"
+    assert b.agent.last.one("Sec-WebSocket-Key") == "k"
+    async with asyncio.timeout(5):
+        assert await client.reader.readexactly(5) == b"hello"
+        await client.send(b"a\x00b")
+        assert await client.reader.readexactly(3) == b"A\x00B"
+        assert a.slots()["out"] == 1
+        client.half_close()
+        assert await client.reader.read() == b"bye"
+    await inner.idle()
+
+
+async def test_a_tunnel_whose_client_vanishes(inner: Mesh) -> None:
+    async def opens(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        assert not await asked.reader.read(1)
+
+    a, b = await inner.pair(opens)
+    client = await inner.connect(a)
+    await client.send(request("/to/summarize/ws", "Connection: Upgrade", "Upgrade: websocket"))
+    await client.answer()
+    client.reset()
+    await inner.idle()
+    [line] = await b.log(event="deliver")
+    assert line["status"] == 101
+
+
+async def test_the_agent_is_asked_after_a_break(inner: Mesh) -> None:
+    """It may be dead: its health is checked now and not at the next turn."""
+    a, b = await inner.pair(hangs)
+    await until(lambda: b.sidecar.local.confirmed)
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"x"))
+    await until(lambda: b.agent.asked)
+    await b.agent.close()
+    answer = await asking
+    assert (answer.code, answer.json["executed"]) == ("outcome_unknown", "unknown")
+    await until(lambda: b.sidecar.local.unfit)
+
+
+async def test_a_capability_that_may_run_twice_is_the_called_sides_word(inner: Mesh) -> None:
+    a, b = await inner.pair(ok(), CapabilityConfig(name="summarize", path="/own"))
+    entry = b.entry()
+    other = msgspec.structs.replace(entry.capabilities[0], path="/theirs")
+    a.learn(msgspec.structs.replace(entry, capabilities=(other,)))
+    await inner.ask(a, "/to/summarize")
+    assert b.agent.last.target == "/theirs", "the path is chosen where the call begins"
