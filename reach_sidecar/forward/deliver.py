@@ -87,7 +87,7 @@ class Deliver:
         address = self._local.address
         if self._pool is None or address != self._address:
             if self._pool is not None:
-                self._pool.close()
+                self._pool.retire()  # what runs there may end there
             self._address = address
             self._pool = Pool(*host_and_port(address or ""), self._limits)
         return self._pool

@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         tunnel, self._tunnel = self._tunnel, None
         if tunnel is not None:
             if error is not None:
-                tunnel.abort()
+                tunnel.reset()  # a FIN alone would leave the far side waiting for the other direction
             else:
                 tunnel.close()
         if self._tunnel_end is not None and not self._tunnel_end.done():
