@@ -56,7 +56,9 @@ class RunningCalls:
             self._tasks[caller, key] = task
 
     def leave(self, caller: str, key: bytes) -> None:
-        self._tasks.pop((caller, key), None)
+        """The current task is done with the call. Another one with the same key stays."""
+        if self._tasks.get((caller, key)) is asyncio.current_task(self._loop):
+            del self._tasks[caller, key]
 
     def cancel(self, caller: str, key: bytes) -> bool:
         """Stop the call, which closes its connection to the agent. False: it is not running here."""
