@@ -117,7 +117,6 @@ class Shim:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP, signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self.forward(signal.SIGTERM))
         self.start()
         self.tell(f"pid {self.agent}\n".encode())
         while self.code is None:
@@ -138,8 +137,12 @@ class Shim:
 
     def start(self) -> None:
         shim = os.getpid()
+        # Held back until each side of the fork knows who it is: a signal that comes in between ends the agent.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self.agent = os.fork()
         if self.agent:
+            signal.signal(signal.SIGTERM, lambda *_: self.forward(signal.SIGTERM))
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             with contextlib.suppress(OSError):  # the child does the same; whoever is first
                 os.setpgid(self.agent, self.agent)
             self.pass_terminal(self.owner_group, self.agent)
@@ -154,6 +157,7 @@ class Shim:
             for n in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 with contextlib.suppress(OSError, ValueError):
                     signal.signal(n, signal.SIG_IGN if n in self.ignored else signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             os.execvp(self.command[0], self.command)
         except OSError as error:
             os.write(2, f"reach: cannot run {self.command[0]!r}: {error.strerror}.\n".encode())
