@@ -10,6 +10,9 @@ SHORTEST_S = 0.001
 
 def parse_timeout(value: bytes) -> float:
     """Seconds in a `Reach-Timeout` value (`1500ms`, `30s`). Raises ValueError with what was expected."""
+    ms = value[:-2]
+    if value.endswith(b"ms") and ms.isdigit() and 0 < len(ms) < 12 and ms != b"0":  # as sidecars write it
+        return int(ms) / 1000
     seconds = parse_duration(value.decode("latin-1").strip())
     if seconds < SHORTEST_S:
         raise ValueError(f"{value.decode('latin-1')!r} is under a millisecond: no call can be made in that time")

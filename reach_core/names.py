@@ -6,6 +6,7 @@ different things, so they are only *near* each other, and the one who asked is t
 """
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable
 
@@ -19,6 +20,7 @@ MAX_COMPARED = 1_000
 MAX_COMPARED_LENGTH = 64
 
 
+@functools.lru_cache(maxsize=4096)
 def normalise(name: str) -> str:
     """`Text_Summarize/v2` -> `text.summarize.v2`. Idempotent."""
     return name.translate(_SEPARATORS).casefold()

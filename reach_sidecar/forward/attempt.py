@@ -40,13 +40,16 @@ class Attempt:
         last: AttemptFailed | None = None
         while True:
             offer = self._choose(call, tried, last)
+            if last is not None:
+                call.retries_left -= 1
+                self._counters.observe_retry(call.capability)
             agent = call.target = offer.peer.agent_id
             tried.add(agent)
             started = perf_counter()
             try:
                 response = await self._send(call, offer, body, len(call.attempts) + 1)
             except Problem as problem:
-                call.attempts.append(Tried(agent, problem.code, (self._loop.time() - started) * 1000, problem.executed))
+                call.attempts.append(Tried(agent, problem.code, (perf_counter() - started) * 1000, problem.executed))
                 self._counters.observe_attempt(agent, problem.code)
                 problem.executed = call.executed
                 raise
@@ -61,8 +64,6 @@ class Attempt:
                                  retries_left=call.retries_left)
                 if step == "stop":
                     raise _problem(call, failed) from None
-                call.retries_left -= 1
-                self._counters.observe_retry(call.capability)
                 continue
             ms = (perf_counter() - started) * 1000
             call.attempts.append(Tried(agent, "answered", ms, "yes"))
@@ -76,7 +77,7 @@ class Attempt:
             raise Problem("deadline_exceeded", "The call's time was over before an agent could take it.",
                           executed=call.executed)
         open_offers = [offer for offer in call.offers
-                       if offer.peer.agent_id not in tried and offer.peer.excluded(now) is None]
+                       if offer.peer.is_open(now) and offer.peer.agent_id not in tried]
         if not open_offers:
             raise _problem(call, last, exhausted=True) if last is not None else _none_available(call, now)
         if len(open_offers) == 1:

@@ -26,7 +26,7 @@ class Call:
                  "key_given", "offers", "outcome", "parent_id", "path", "queue_ms", "request", "results",
                  "retries_left", "span_id", "started", "target", "trace")
 
-    def __init__(self, request: Request, started: float, began: float) -> None:
+    def __init__(self, request: Request, started: float, began: float = 0.0) -> None:
         self.request = request
         self.started = started
         self.began = began

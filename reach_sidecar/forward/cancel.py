@@ -46,12 +46,13 @@ class RunningCalls:
 
     def __init__(self) -> None:
         self._tasks: dict[tuple[str, bytes], asyncio.Task[object]] = {}
+        self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def enter(self, caller: str, key: bytes) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         if task is not None:
             self._tasks[caller, key] = task
 

@@ -59,7 +59,9 @@ class Deliver:
                           f"HTTP: {error}") from None
         agent_ms = (perf_counter() - began) * 1000
         response.headers = fields.agent_answer(response.headers)
-        response.headers.append(fields.load_field(local.running, local.queued, local.limits.max_concurrency,
+        # an answer that is all here gives its place back before the caller reads this
+        running = local.running - isinstance(response.body, bytes)
+        response.headers.append(fields.load_field(running, local.queued, local.limits.max_concurrency,
                                                   call.queue_ms, agent_ms))
         if response.tunnel is not None:
             response.headers += [(b"connection", b"Connection", b"Upgrade"),

@@ -4,6 +4,7 @@ What passes keeps its order, its case and its repetitions. Everything is decided
 """
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from reach_core.headers import HOP_BY_HOP, MESH_ANSWER, SIDECAR_ONLY, TARGETING, named_by_connection
 from reach_sidecar.forward.call import Timing
@@ -18,7 +19,6 @@ _MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
 # `Connection: X-Forwarded-For` would hide where a call comes from, and a key that is named there would be lost.
 _NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade", b"idempotency-key", b"forwarded", b"x-forwarded-for",
                           b"x-forwarded-proto", b"x-forwarded-host"})
-_INFINITE = float("inf")
 
 
 def entering(headers: Iterable[Field], peer: str, *, traced: bool = True) -> list[Field]:
@@ -48,11 +48,11 @@ def passing(headers: Iterable[Field]) -> list[Field]:
 
 def _passing(headers: Iterable[Field], stopping: Collection[bytes]) -> list[Field]:
     kept = [header for header in headers if header[0] not in stopping]
-    named: frozenset[bytes] = frozenset()
-    for lower, _, value in headers:
-        if lower == b"connection":
-            named |= named_by_connection(value) - _NEVER_NAMED
-    return [header for header in kept if header[0] not in named] if named else kept
+    connection = [header[2] for header in headers if header[0] == b"connection"]
+    if not connection:
+        return kept
+    named = frozenset().union(*map(named_by_connection, connection)) - _NEVER_NAMED
+    return [header for header in kept if header[0] not in named]
 
 
 def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
@@ -69,23 +69,31 @@ def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
     return headers
 
 
+class Load(NamedTuple):
+    """What the called side says of itself with every answer between sidecars; times in µs."""
+
+    running: int
+    queued: int
+    limit: int
+    queue_us: int
+    agent_us: int
+
+
 def load_field(running: int, queued: int, limit: int, queue_ms: float, agent_ms: float) -> Field:
-    """What the called side says of itself with every answer between sidecars."""
-    return (b"reach-load", b"Reach-Load", b"%d %d %d %.2f %.2f" % (running, queued, limit, queue_ms, agent_ms))
+    """`Reach-Load: <running> <queued> <limit> <queue µs> <agent µs>`."""
+    return (b"reach-load", b"Reach-Load",
+            b"%d %d %d %d %d" % (running, queued, limit, queue_ms * 1000, agent_ms * 1000))
 
 
-def read_load(value: bytes | None) -> tuple[int, int, float, float] | None:
-    """running, queued, queue_ms, agent_ms of a `Reach-Load` value; None where it is absent or malformed."""
+def read_load(value: bytes | None) -> Load | None:
+    """A `Reach-Load` value; None where it is absent or makes no sense."""
     if value is None:
         return None
     try:
-        running, queued, _, queue, agent = value.split()
-        load = int(running), int(queued), float(queue), float(agent)
-    except ValueError:
+        load = Load(*map(int, value.split()))
+    except (TypeError, ValueError):
         return None
-    sound = load[0] >= 0 and load[1] >= 0 and 0.0 <= load[2] < _INFINITE and 0.0 <= load[3] < _INFINITE
-    return load if sound else None
-
+    return load if min(load) >= 0 else None
 
 
 def server_timing(timing: Timing) -> Field:

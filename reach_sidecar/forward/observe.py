@@ -85,6 +85,8 @@ class Observe:
             "bytes_in": call.request.body.taken,
             "bytes_out": bytes_out,
         }
+        if self._side == "in":
+            record["caller_proved"] = False  # it is what the calling sidecar says of itself (design, "Reach-Caller")
         if detail is not None:
             record["detail"] = detail
         self._log.line(record)
@@ -110,4 +112,5 @@ def _count(headers: list[Field], name: bytes) -> int:
 
 
 def traceparent(trace: TraceContext, span_id: str) -> Field:
-    return TRACEPARENT, TRACEPARENT, TraceContext(trace.trace_id, span_id, trace.sampled).header()
+    text = f"00-{trace.trace_id}-{span_id}-0{trace.sampled:d}"
+    return TRACEPARENT, TRACEPARENT, text.encode()

@@ -55,7 +55,7 @@ class Send:
         peer.in_flight += 1
         try:
             response = await self._exchange(connection, call, offer, body, attempt)
-            await self._judge(response, peer, call.deadline)
+            load = await self._judge(response, peer, call.deadline)
         except asyncio.CancelledError:
             peer.in_flight -= 1
             self._cancel(peer, call)
@@ -64,7 +64,7 @@ class Send:
             peer.in_flight -= 1
             raise
         response.when_sent(lambda _, error: self._sent(peer, call, error))
-        self._dress(response, call, offer, attempt, started)
+        self._dress(response, call, offer, attempt, load, started)
         return response
 
     async def _connect(self, call: Call, peer: Peer) -> ClientConnection:
@@ -118,11 +118,10 @@ class Send:
 
     def _headers(self, call: Call, offer: Offer, attempt: int) -> list[Field]:
         peer = offer.peer
-        name = b"@" + peer.agent_id.encode() if offer.capability.name == "-" else offer.capability.name.encode()
-        headers = [(b"host", b"Host", peer.entry.address.encode()), *call.fields]
+        headers = [(b"host", b"Host", peer.wire_address), *call.fields]
         headers += (
-            (b"reach-target", b"Reach-Target", name),
-            (b"reach-agent", b"Reach-Agent", peer.agent_id.encode()),
+            (b"reach-target", b"Reach-Target", offer.wire_target),
+            (b"reach-agent", b"Reach-Agent", peer.wire_id),
             (b"reach-caller", b"Reach-Caller", self._me().encode()),
             (b"reach-attempt", b"Reach-Attempt", b"%d" % attempt),
             (b"reach-timeout", b"Reach-Timeout", format_timeout(call.deadline - self._loop.time())),
@@ -133,20 +132,16 @@ class Send:
             headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
         return headers
 
-    async def _judge(self, response: Response, peer: Peer, deadline: float) -> None:
-        """Is this the agent's answer? Raises what its sidecar says instead."""
-        refused = fault = load = None
-        for lower, _, value in response.headers:
-            if lower == b"reach-load":
-                load = fields.read_load(value)
-            elif lower == b"reach-refused":
-                refused = value.decode("latin-1")
-            elif lower == b"reach-fault":
-                fault = value.decode("latin-1")
+    async def _judge(self, response: Response, peer: Peer, deadline: float) -> fields.Load | None:
+        """Is this the agent's answer? Then how loaded it is; else raises what its sidecar says instead."""
+        index = response.index
+        load = fields.read_load(index.get(b"reach-load"))
         if load is not None:
-            peer.hear_load(load[0], load[1], self._loop.time())
-        if refused is None and fault is None:
-            return
+            peer.hear_load(load.running, load.queued, self._loop.time())
+        if b"reach-refused" not in index and b"reach-fault" not in index:
+            return load
+        refused = index.get(b"reach-refused", b"").decode("latin-1")
+        fault = index.get(b"reach-fault", b"").decode("latin-1")
         document = await _problem_of(response, deadline)
         detail = str(document.get("detail", "")).rstrip(".")
         executed = document.get("executed")
@@ -158,16 +153,16 @@ class Send:
         raise Problem(code, f"{detail or 'Its sidecar gave no reason'}.", agent=peer.agent_id,
                       executed=executed if executed in ("no", "yes", "unknown") else "unknown")
 
-    def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, started: float) -> None:
+    def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, load: fields.Load | None,
+               started: float) -> None:
         """What the caller learns about the way (design, "Headers": in the answer)."""
-        load = fields.read_load(response.header(b"reach-load"))
-        queue_ms, agent_ms = (load[2], load[3]) if load is not None else (0.0, 0.0)
+        queue_ms, agent_ms = (load.queue_us / 1000, load.agent_us / 1000) if load is not None else (0.0, 0.0)
         total_ms = (perf_counter() - started) * 1000
         timing = Timing(queue_ms, agent_ms, max(0.0, total_ms - queue_ms - agent_ms))
         headers = fields.mesh_answer(response.headers)
         headers += (
             (b"reach-trace-id", b"Reach-Trace-Id", call.trace.trace_id.encode()),
-            (b"reach-agent", b"Reach-Agent", offer.peer.agent_id.encode()),
+            (b"reach-agent", b"Reach-Agent", offer.peer.wire_id),
             (b"reach-attempts", b"Reach-Attempts", b"%d" % attempt),
             (b"reach-matched", b"Reach-Matched", offer.matched.encode()),
             fields.server_timing(timing),

@@ -31,7 +31,7 @@ def outbound_stack(*, local: LocalAgent, view: PeerView, canceller: Canceller, w
     """The calling side."""
     send = Send(me=lambda: local.agent_id, random=random, canceller=canceller)
     attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics)
-    target = Target(attempt, view=view, default_timeout_s=default_timeout_s)
+    target = Target(attempt, me=lambda: local.agent_id, view=view, default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
     return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
 

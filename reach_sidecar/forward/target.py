@@ -5,6 +5,7 @@ Names that nobody offers are answered here at once, with names that are near.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from reach_core.deadline import parse_timeout
 from reach_core.names import normalise
@@ -38,8 +39,11 @@ class Keys:
 
 
 class Target:
-    def __init__(self, inner: Layer, *, view: PeerView, default_timeout_s: float) -> None:
+    """`me` is this sidecar's id: it is the caller, as the log and the called side name it."""
+
+    def __init__(self, inner: Layer, *, me: Callable[[], str], view: PeerView, default_timeout_s: float) -> None:
         self._inner = inner
+        self._me = me
         self._view = view
         self._default_timeout_s = default_timeout_s
         self._loop = asyncio.get_running_loop()
@@ -48,6 +52,7 @@ class Target:
     async def __call__(self, call: Call) -> Response:
         destination = call.destination
         assert destination is not None
+        call.caller = self._me()
         call.offers = self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
         call.path = destination.path
         self._read_budget(call)
@@ -62,7 +67,7 @@ class Target:
         if peer is None:
             raise Problem("no_such_agent", f"No agent has the id {destination.name!r} in the table of this sidecar."
                           + _suggest(self._view.near_agents(destination.name)))
-        return [Offer(peer, NO_CAPABILITY, "exact")]
+        return [Offer(peer, NO_CAPABILITY, "exact", b"@" + peer.wire_id)]
 
     def _capability(self, destination: Destination, call: Call) -> list[Offer]:
         call.capability = normalise(destination.name)

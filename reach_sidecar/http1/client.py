@@ -91,6 +91,10 @@ class ClientConnection(Connection):
         if socket is not None:
             self._readable.register(socket.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
 
+    @property
+    def idle_s(self) -> float:
+        return self._loop.time() - self.idle_since
+
     def alive(self, ask_kernel: bool = True) -> bool:
         """May this idle connection be used again? The kernel is asked, because the loop may not have read yet
         that the other side has closed."""
@@ -263,6 +267,7 @@ class ClientConnection(Connection):
 
     def _response(self, head: Head, body: bytes | Body) -> Response:
         response = Response(head.status, head.headers, body, reason=head.reason)
+        response.index = head.index
         response.length = head.length if body != b"" or self._method == b"HEAD" or head.status == 304 else 0
         return response
 

@@ -60,6 +60,10 @@ class Request:
             self._index = {header[0]: header[2] for header in reversed(self.headers)}
         return self._index
 
+    @index.setter
+    def index(self, index: dict[bytes, bytes]) -> None:
+        self._index = index
+
     def header(self, lower: bytes) -> bytes | None:
         return self.index.get(lower)
 
@@ -77,7 +81,7 @@ class Response:
     are read as HTTP for it.
     """
 
-    __slots__ = ("_on_sent", "body", "headers", "inner_host", "length", "reason", "status", "tunnel")
+    __slots__ = ("_index", "_on_sent", "body", "headers", "inner_host", "length", "reason", "status", "tunnel")
 
     def __init__(self, status: int, headers: list[Field], body: "bytes | Body" = b"", *,
                  reason: bytes | None = None, length: int | None = None) -> None:
@@ -87,8 +91,20 @@ class Response:
         self.body = body
         self.length = len(body) if isinstance(body, bytes) else length
         self._on_sent: list[Sent] = []
+        self._index: dict[bytes, bytes] | None = None
         self.tunnel: object | None = None
         self.inner_host: bytes | None = None
+
+    @property
+    def index(self) -> dict[bytes, bytes]:
+        """As it was received: the first value of each field by its folded name."""
+        if self._index is None:
+            self._index = {header[0]: header[2] for header in reversed(self.headers)}
+        return self._index
+
+    @index.setter
+    def index(self, index: dict[bytes, bytes]) -> None:
+        self._index = index
 
     def header(self, lower: bytes) -> bytes | None:
         return find(self.headers, lower)

@@ -32,10 +32,9 @@ class Pool:
 
     def take_idle(self, max_idle_s: float) -> ClientConnection | None:
         """A live connection that was idle for less than `max_idle_s`, or None."""
-        now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            idle_s = now - connection.idle_since
+            idle_s = connection.idle_s
             if idle_s < max_idle_s and connection.alive(ask_kernel=idle_s >= self._trust_s):
                 return connection
             connection.abort()

@@ -156,6 +156,7 @@ class ServerConnection(Connection):
             body = self.expect_body(head.length, head.chunked)
             assert body is not None
             request = Request(head.method, head.target, head.version, head.headers, body)
+        request.index = head.index
         request.peer = self.peer
         request.connect_host = self._connect_host
         if head.version == 11:

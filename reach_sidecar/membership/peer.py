@@ -13,10 +13,13 @@ TRUST_S = 0.05
 
 
 class Peer:
-    """`in_flight` counts this sidecar's own calls; `running`, `queued` are what the peer said `heard_at`."""
+    """`in_flight` counts this sidecar's own calls; `running`, `queued` are what the peer said `heard_at`.
 
-    __slots__ = ("_limits", "entry", "heard_at", "host", "in_flight", "out_until", "pool", "port", "queued", "running",
-                 "trouble")
+    `wire_id` and `wire_address` are its id and its sidecar's address as bytes, ready for a head.
+    """
+
+    __slots__ = ("_limits", "_standing", "entry", "heard_at", "host", "in_flight", "out_until", "pool", "port",
+                 "queued", "running", "trouble", "wire_address", "wire_id")
 
     def __init__(self, entry: Entry, limits: Limits) -> None:
         self._limits = limits
@@ -27,8 +30,14 @@ class Peer:
         self.out_until = 0.0
         self.trouble = ""
         self.host, self.port = split_address(entry.address)
-        self.entry = entry
+        self._take(entry)
         self.pool = self._new_pool()
+
+    def _take(self, entry: Entry) -> None:
+        self.entry = entry
+        self.wire_id = entry.agent_id.encode()
+        self.wire_address = entry.address.encode()
+        self._standing = why_excluded(entry, unreachable_for_s=0.0, trouble="")
 
     def _new_pool(self) -> Pool:
         return Pool(self.host, self.port, self._limits, trust_s=TRUST_S)
@@ -43,7 +52,8 @@ class Peer:
         An address that was put out is tried again once its owner has said anything new (`ver` grows with that, and
         not when others suspect it).
         """
-        before, self.entry = self.entry, entry
+        before = self.entry
+        self._take(entry)
         if entry.address != before.address:
             self.host, self.port = split_address(entry.address)
             self.pool.retire()
@@ -61,6 +71,10 @@ class Peer:
 
     def hear_load(self, running: int, queued: int, now: float) -> None:
         self.running, self.queued, self.heard_at = running, queued, now
+
+    def is_open(self, now: float) -> bool:
+        """May it be called? The short form of `excluded`, asked for every candidate of every call."""
+        return self._standing is None and self.out_until <= now
 
     def excluded(self, now: float) -> Exclusion | None:
         return why_excluded(self.entry, unreachable_for_s=self.out_until - now, trouble=self.trouble)

@@ -14,11 +14,15 @@ from reach_sidecar.membership.peer import Peer
 
 
 class Offer(NamedTuple):
-    """`peer` offers `capability`; `matched` says by which of its names: `exact` or `alias`."""
+    """`peer` offers `capability`; `matched` says by which of its names: `exact` or `alias`.
+
+    `wire_target` is what its sidecar is asked for, as bytes.
+    """
 
     peer: Peer
     capability: Capability
     matched: str
+    wire_target: bytes
 
 
 class PeerView:
@@ -86,9 +90,11 @@ class PeerView:
     def _index(self, peer: Peer) -> None:
         for capability in peer.entry.capabilities:
             name = normalise(capability.name)
-            self._by_name.setdefault(name, {})[peer.agent_id] = Offer(peer, capability, "exact")
+            wire_target = name.encode()
+            self._by_name.setdefault(name, {})[peer.agent_id] = Offer(peer, capability, "exact", wire_target)
             for alias in capability.aliases:
-                self._by_alias.setdefault(normalise(alias), {})[peer.agent_id] = Offer(peer, capability, "alias")
+                offer = Offer(peer, capability, "alias", wire_target)
+                self._by_alias.setdefault(normalise(alias), {})[peer.agent_id] = offer
 
     def _unindex(self, agent_id: str, capabilities: Iterable[Capability]) -> None:
         for capability in capabilities:

@@ -4,6 +4,7 @@ Four ways to name a target, in this order of precedence (design §2): the `Reach
 form of a forward proxy, the `Host`, the path `/to/…`. What named the target is cut away from the path.
 """
 
+import functools
 from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -27,6 +28,7 @@ class NamingError(ValueError):
     """The request names its target in a way that cannot be understood; the text says what to write."""
 
 
+@functools.lru_cache(maxsize=1024)
 def destination(target: bytes, host: bytes | None, reach_target: bytes | None,
                 connect_host: bytes | None = None) -> Destination:
     """Whom the request is for. `target` is the request-target; `connect_host` the host of a CONNECT around it.
