@@ -5,9 +5,9 @@ One grammar for configuration files and for the `Reach-Timeout` header (design: 
 
 import re
 
-_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE = re.compile(r"(\d{1,15})(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"(\d{1,15})(B|KiB|MiB|GiB)?", re.ASCII)
 _SIZE_UNITS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
