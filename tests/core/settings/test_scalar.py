@@ -85,7 +85,8 @@ def test_any_text_is_read_or_refused(name: str, text: str) -> None:
         value = kind.parse(text)
     except ValueError:
         return
-    assert kind.parse(str(kind.render(value)).replace("True", "true")) == pytest.approx(value, abs=0.001)
+    shown = str(value).lower() if isinstance(value, bool) else str(kind.render(value))
+    assert kind.parse(shown) == pytest.approx(value, abs=0.001)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "pattern" in kind.schema])
