@@ -4,6 +4,8 @@ Decides what a request is for (policy/naming) and hands it to one of three: the 
 or egress. Nothing else happens here.
 """
 
+import base64
+import binascii
 import hmac
 from collections.abc import Callable
 from typing import Protocol
@@ -56,7 +58,7 @@ class Outbound:
         """Is this one of ours, and for whom? Raises Problem."""
         get = request.index.get
         host, named = get(b"host"), get(b"reach-target")
-        if self._api_token is not None:
+        if self._api_token is not None and request.connect_host is None:  # inside a CONNECT it was given with that
             self._check_token(get(b"reach-api-token"), get(b"proxy-authorization"))
         target = request.target
         if request.method == b"CONNECT":
@@ -69,6 +71,8 @@ class Outbound:
             # a client that sends even loopback through its proxy
             found = destination(found.path or b"/", None, named)
             host = b"localhost"
+        if found.kind == "outside":  # a page in the agent's own browser may call whom it likes out there
+            return found
         origin_form = target.startswith(b"/") and request.connect_host is None
         door_host = host if origin_form or found.kind == "here" else b"localhost"
         verdict = self._door.check(door_host, get(b"origin"), get(b"sec-fetch-site"))
@@ -82,8 +86,9 @@ class Outbound:
         return found
 
     def _check_token(self, token: bytes | None, proxy_token: bytes | None) -> None:
-        given = token or (proxy_token or b"").partition(b" ")[2]
-        if self._api_token is None or not hmac.compare_digest(given, self._api_token):
+        given = [token] if token is not None else _credentials(proxy_token or b"")
+        expected = self._api_token or b""
+        if not any(hmac.compare_digest(one, expected) for one in given):
             raise Problem("not_allowed", "This sidecar asks for a token: send it as Reach-Api-Token "
                           "(or as Proxy-Authorization: Bearer …).")
 
@@ -97,6 +102,19 @@ class Outbound:
                           "the header Reach-Target, or as the host <capability>.reach; GET /v1/openapi.json "
                           "describes the rest.")
         return response
+
+
+def _credentials(proxy_authorization: bytes) -> list[bytes]:
+    """What may be the token: that of `Bearer`, or either half of `Basic`, as clients send `http://token@host`."""
+    scheme, _, value = proxy_authorization.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return [value.strip()]
+    if scheme.lower() != b"basic":
+        return []
+    try:
+        return base64.b64decode(value.strip(), validate=True).split(b":", 1)
+    except binascii.Error:
+        return []
 
 
 def _inside(request: Request) -> Response:
