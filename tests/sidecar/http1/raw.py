@@ -214,7 +214,11 @@ class Door:
         handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer:
             handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await asyncio.get_running_loop().sock_connect(handle, ("127.0.0.1", self.port))
+        try:
+            await asyncio.get_running_loop().sock_connect(handle, ("127.0.0.1", self.port))
+        except OSError:
+            handle.close()
+            raise
         limit = receive_buffer or 1 << 16
         peer = Peer(*await asyncio.open_connection(sock=handle, limit=limit))
         self._peers.append(peer)
