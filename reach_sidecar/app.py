@@ -21,7 +21,8 @@ from reach_sidecar.config import SidecarConfig
 from reach_sidecar.forward.admit import Room
 from reach_sidecar.forward.cancel import Canceller, RunningCalls
 from reach_sidecar.forward.deliver import Deliver
-from reach_sidecar.forward.egress import Egress, upstream_of
+from reach_sidecar.forward.egress import Egress
+from reach_sidecar.forward.route import Routes, Upstream, upstream_of
 from reach_sidecar.forward.stack import mesh_stack, outbound_stack
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.listener import Listener
@@ -126,8 +127,8 @@ class Sidecar:
                                random=random.Random(os.urandom(16)))
         beyond = not _is_loopback(_host_port(config.listen.outbound)[0])
         allowed = config.egress != "mesh-only" and not beyond
-        self.egress = Egress(allowed=allowed, own_ports=self._own_ports, upstream=upstream_of(self._env),
-                             limits=limits, timeout_s=config.default_timeout, log=self.log)
+        self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,
+                             timeout_s=config.default_timeout, log=self.log)
         door = Door(config.allowed_hosts, config.allowed_origins, any_address=beyond)
         outbound = Outbound(call=stack, egress=self.egress, door=door, proxy=self._proxy_name, is_own=self._is_own,
                             local_api=self.local_api, api_token=self._env.get("REACH_API_TOKEN"))
@@ -193,6 +194,13 @@ class Sidecar:
         if host in ("0.0.0.0", "::"):
             host = _address_towards(self.config.control)
         return _join(host, port)
+
+    def _next_proxy(self) -> Upstream | None:
+        try:
+            return upstream_of(self._env)
+        except ValueError as error:
+            self.log.event("warn", "http_proxy", detail=f"{error} Calls to hosts outside go there directly.")
+            return None
 
     def _service(self, listener: str, handler: Handler, limits: Limits, abandon_after_s: float = 0.0) -> Service:
         def refused(peer: str, code: str, detail: str) -> None:
