@@ -22,7 +22,7 @@ class Mesh:
         self._proxy = proxy
 
     async def __call__(self, request: Request) -> Response:
-        if request.header(b"reach-target") is not None:
+        if request.header(b"reach-target") is not None and request.method != b"CONNECT":
             return await self._call(request)
         if request.target.startswith(_CALLS):
             return self._cancel(request)
