@@ -62,6 +62,7 @@ class Sidecar:
         self.local = declared_agent(config)
         self.table = PeerTable()
         self._state: StateDir | None = None
+        self._listeners: list[Listener] = []
         self._tidier: asyncio.TimerHandle | None = None
         self._stop_asked = asyncio.Event()
 
@@ -76,6 +77,8 @@ class Sidecar:
         try:
             await self._open(state_dir)
         except BaseException:
+            for listener in self._listeners:
+                await listener.stop(0.0)
             await self._close_quickly()
             raise
         return self.addresses
@@ -117,6 +120,7 @@ class Sidecar:
                            random=random.Random(os.urandom(16)))
         mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name)
         self._mesh = Listener(self._service("mesh", mesh, limits._replace(idle_timeout_s=MESH_IDLE_S), ABANDON_AFTER_S))
+        self._listeners.append(self._mesh)
 
     def _build_calling_side(self, limits: Limits) -> None:
         local, config = self.local, self.config
@@ -134,6 +138,7 @@ class Sidecar:
                             local_api=self.local_api, api_token=self._env.get("REACH_API_TOKEN"))
         self._call_locally = outbound.call
         self._outbound = Listener(self._service("outbound", outbound, limits))
+        self._listeners.append(self._outbound)
 
     async def _bind(self) -> None:
         """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""

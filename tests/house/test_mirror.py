@@ -5,8 +5,6 @@ from house.source import ROOT, committed, python_files
 
 # Shown by real processes instead, or too thin to have behaviour of their own. Each with its reason.
 EXEMPT: dict[str, str] = {
-    "reach_sidecar/app.py": "wiring only; tests/e2e runs it in real processes",
-    "reach_sidecar/lifecycle.py": "signals and start order of a real process: tests/e2e/test_start_stop.py",
     "reach_control/app.py": "wiring only; tests/e2e runs it in real processes",
     "reach_control/lifecycle.py": "signals and start order of a real process: tests/e2e/test_start_stop.py",
     "reach_cli/demo.py": "starts real processes: tests/e2e/test_demo.py",
