@@ -11,8 +11,10 @@ cannot write. Writing is held by whoever writes: `await drained()` before taking
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import struct
+import termios
 from typing import cast
 
 from reach_sidecar.http1.body import Body, BodyError
@@ -228,7 +230,7 @@ class Connection(asyncio.Protocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             if not self.closed:
-                self._watch_close(self.transport.get_write_buffer_size())
+                self._watch_close(self._not_taken())
 
     def _watch_close(self, unsent: int) -> None:
         # close() with unread output waits for ever
@@ -237,11 +239,21 @@ class Connection(asyncio.Protocol):
     def _cut_unless_moving(self, unsent: int) -> None:
         if self.closed or self.transport is None:
             return
-        left = self.transport.get_write_buffer_size()
+        left = self._not_taken()
         if left < unsent:
             self._watch_close(left)
         else:
             self.reset()
+
+    def _not_taken(self) -> int:
+        """Bytes the peer has not taken yet, the kernel's included: of its MiBs a slow reader frees little at a time."""
+        assert self.transport is not None
+        left = self.transport.get_write_buffer_size()
+        handle = self.transport.get_extra_info("socket")
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                left += struct.unpack("i", fcntl.ioctl(handle.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
+        return left
 
     def abort(self) -> None:
         if not self.closed and self.transport is not None:

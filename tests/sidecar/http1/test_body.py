@@ -133,6 +133,7 @@ async def test_the_end_is_told_once_when_the_last_byte_is_gone(end: str) -> None
     elif end == "read":
         assert not ended
         await body.read()
+    assert ended == [True]
     body.take()
     assert ended == [True]
 

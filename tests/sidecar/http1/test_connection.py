@@ -279,3 +279,51 @@ def test_a_gathered_head_is_given_out_when_it_ends_and_loses_nothing(raw: bytes,
         if b"\r\n\r\n" in seen or seen.count(b"\n") != seen.count(b"\r\n"):
             assert out == seen
             return
+
+
+class Wire:
+    """A transport whose unsent bytes are what the test says."""
+
+    def __init__(self, *unsent: int) -> None:
+        self.unsent = list(unsent)
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.told.append(name)
+
+    def is_closing(self) -> bool:
+        return "close" in self.told or "abort" in self.told
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent.pop(0) if len(self.unsent) > 1 else self.unsent[0]
+
+
+def wired(*unsent: int) -> tuple[Connection, Wire]:
+    connection, wire = Connection(), Wire(*unsent)
+    connection.connection_made(wire)  # type: ignore[arg-type]
+    return connection, wire
+
+
+async def test_closing_waits_while_the_peer_takes_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reach_sidecar.http1.connection.CLOSE_TIMEOUT_S", 0.01)
+    connection, wire = wired(900, 600, 300, 300)
+    connection.close()
+    await until(lambda: "abort" in wire.told)
+    assert wire.unsent == [300], "it went on for as long as the number fell"
+
+
+async def test_a_side_that_cannot_write_holds_the_other_until_it_can() -> None:
+    (near, _), (far, far_wire) = wired(0), wired(0)
+    near.pause_writing()
+    task = asyncio.ensure_future(near.tunnel(far))
+    await asyncio.sleep(0)
+    assert far_wire.told[-1] == "pause_reading"
+    near.resume_writing()
+    assert far_wire.told[-1] == "resume_reading"
+    near.pause_writing()
+    assert far_wire.told[-1] == "pause_reading"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

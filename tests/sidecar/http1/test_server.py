@@ -376,8 +376,10 @@ async def test_an_unread_body_does_not_reset_the_answer_away(door: Doors) -> Non
         return Response(403, [], b"no")
 
     opened = await door(handler, linger_s=2.0)
-    peer = await opened.ask(UPLOAD % (3 << 20))
-    await peer.send(*[bytes(1 << 18)] * 12)
+    peer = await opened.ask(UPLOAD % (24 << 20))
+    for _ in range(96):
+        peer.writer.write(bytes(1 << 18))
+        await peer.writer.drain()  # raises where the connection was reset
     assert (await peer.final()).body == b"no"
     assert await peer.ended()
 
@@ -622,6 +624,17 @@ async def test_a_slow_reader_gets_the_last_answer_whole(door: Doors, monkeypatch
         if time.monotonic() - started < 0.8:
             await asyncio.sleep(0.01)
     assert got == 8 << 20
+
+
+async def test_closing_gives_up_on_a_client_that_takes_nothing(door: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reach_sidecar.http1.connection.CLOSE_TIMEOUT_S", 0.05)
+    opened = await door(answer_with(lambda: Response(200, [], bytes(32 << 20))))
+    await (await opened.connect(receive_buffer=1 << 16)).send(GET)
+    await until(lambda: opened.service.connections)
+    connection = next(iter(opened.service.connections))
+    await until(lambda: connection._write_paused)
+    connection.close()
+    await until(lambda: not opened.service.connections, patience_s=2.0)
 
 
 # -- coming and going
