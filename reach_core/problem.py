@@ -116,4 +116,5 @@ class Problem(Exception):
 
     def proxy_status(self, proxy: str) -> str:
         """The value of `Proxy-Status`, for example `reach; error=destination_not_found; details="no_such_agent"`."""
-        return f'{proxy}; error={KINDS[self.code].proxy_error}; details="{self.code}"'
+        name = proxy if proxy[:1].isalpha() else f'"{proxy}"'  # a token begins with a letter (RFC 8941)
+        return f'{name}; error={KINDS[self.code].proxy_error}; details="{self.code}"'

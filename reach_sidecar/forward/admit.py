@@ -29,6 +29,7 @@ class Room:
         self._local = local
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._loop = asyncio.get_running_loop()
+        local.changed.append(self._hand_out)  # it may take more at once from now on
 
     def try_enter(self) -> bool:
         local = self._local
@@ -60,14 +61,18 @@ class Room:
                 self._waiting.remove(place)
 
     def leave(self) -> None:
-        """Free a place: the longest waiting call takes it over, if there still is one."""
+        """Free a place, for the call that waits longest if there is one."""
+        self._local.running -= 1
+        if self._waiting:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
         local = self._local
-        while self._waiting:
+        while self._waiting and local.running < local.limits.max_concurrency:
             place = self._waiting.popleft()
             if not place.done():
+                local.running += 1
                 place.set_result(None)
-                return
-        local.running -= 1
 
 
 def _give_up(place: asyncio.Future[None]) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 SUFFIX = b".reach"
 AGENT_SUFFIX = b".agent.reach"
+REMEMBER_AT_MOST = 256  # bytes of a target
 
 
 class Destination(NamedTuple):
@@ -28,13 +29,19 @@ class NamingError(ValueError):
     """The request names its target in a way that cannot be understood; the text says what to write."""
 
 
-@functools.lru_cache(maxsize=1024)
 def destination(target: bytes, host: bytes | None, reach_target: bytes | None,
                 connect_host: bytes | None = None) -> Destination:
     """Whom the request is for. `target` is the request-target; `connect_host` the host of a CONNECT around it.
 
+    The usual few are remembered; long targets are not, and no query is: it may hold what nobody should keep.
     Raises NamingError.
     """
+    find = _destination if len(target) > REMEMBER_AT_MOST or b"?" in target else _remembered
+    return find(target, host, reach_target, connect_host)
+
+
+def _destination(target: bytes, host: bytes | None, reach_target: bytes | None,
+                 connect_host: bytes | None) -> Destination:
     authority = connect_host
     path = target
     if not target.startswith(b"/") and target != b"*":
@@ -50,6 +57,9 @@ def destination(target: bytes, host: bytes | None, reach_target: bytes | None,
     if path.startswith(b"/to/"):
         return _by_path(path)
     return Destination("here", "", path)
+
+
+_remembered = functools.lru_cache(maxsize=1024)(_destination)
 
 
 def split_absolute(target: bytes) -> tuple[bytes, bytes]:

@@ -197,14 +197,32 @@ async def test_one_that_goes_away_leaves_the_queue(inner: Mesh) -> None:
 
 
 async def test_an_agent_that_takes_more_at_run_time(inner: Mesh) -> None:
+    """Those that wait come in at once, not when the one before them is done."""
     gate = Gate()
     a, b = await inner.pair(gate, agent={"max_concurrency": 1})
-    tasks = [asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"x")) for _ in range(2)]
-    await until(lambda: b.sidecar.local.queued == 1)
-    b.sidecar.local.declare("b", max_concurrency=5)
+    tasks = [asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"x")) for _ in range(4)]
+    await until(lambda: b.sidecar.local.queued == 3)
+    b.sidecar.local.declare("b", max_concurrency=3)
+    await until(lambda: len(b.agent.asked) == 3)
+    assert (b.sidecar.local.running, b.sidecar.local.queued) == (3, 1)
     gate.open.set()
-    assert [answer.status for answer in await asyncio.gather(*tasks)] == [200, 200]
+    assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 4
     await inner.idle()
+
+
+async def test_one_that_takes_less_gets_there() -> None:
+    one, local = room(places=3)
+    assert [one.try_enter() for _ in range(3)] == [True] * 3
+    [task] = await waiting(one, 1)
+    local.declare("b", max_concurrency=1)
+    one.leave()
+    one.leave()
+    await asyncio.sleep(0)
+    assert (local.running, task.done()) == (1, False)
+    one.leave()
+    await task
+    assert (local.running, local.queued) == (1, 0)
+    one.leave()
 
 
 # -- what other sidecars say to it

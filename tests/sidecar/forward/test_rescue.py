@@ -103,3 +103,8 @@ async def test_marks_on_the_mesh() -> None:
     assert response.header(b"reach-refused") == b"busy"
     response, _ = await rescued(Problem("deadline_exceeded", "Late."), mark=mesh_mark)
     assert (response.header(b"reach-refused"), response.header(b"reach-fault")) == (None, b"deadline_exceeded")
+
+
+def test_a_sidecar_whose_name_is_no_token_is_quoted() -> None:
+    assert Problem("not_found", "x").proxy_status("3b").startswith('"3b"; error=')
+    assert Problem("not_found", "x").proxy_status("b:3~x_y.z-1").startswith("b:3~x_y.z-1; error=")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reach_sidecar.policy import naming
 from reach_sidecar.policy.naming import Destination, NamingError, destination, own_path, split_absolute
 
 LOCAL = b"127.0.0.1:7070"
@@ -144,3 +145,12 @@ def test_split_absolute() -> None:
 def test_a_capabilitys_own_path(path: str, query: bytes, expected: bytes) -> None:
     """Whatever another agent's entry says, it is one request-target."""
     assert own_path(path, query) == expected
+
+
+def test_only_the_usual_few_are_remembered() -> None:
+    """Long targets would fill memory, and a query may hold a secret."""
+    naming._remembered.cache_clear()
+    for target in (b"/to/a/" + b"x" * 300, b"/to/a/x?token=s3cret", b"/to/a/x", b"/to/a/x"):
+        assert destination(target, LOCAL, None).name == "a"
+    assert naming._remembered.cache_info().currsize == 1
+    assert naming._remembered.cache_info().hits == 1
