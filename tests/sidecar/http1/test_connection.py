@@ -269,16 +269,19 @@ async def test_a_tunnel_is_in_no_pool(door: Any, upstream: Any, pool_to: Any, jo
 
 @given(raw=st.binary(max_size=40).map(lambda raw: b"G" + raw), rest=st.lists(st.binary(min_size=1, max_size=9), max_size=9))
 def test_a_gathered_head_is_given_out_when_it_ends_and_loses_nothing(raw: bytes, rest: list[bytes]) -> None:
-    connection = Connection()
-    connection._head = bytearray(raw.replace(b"\n", b"."))
-    seen = bytes(connection._head)
-    for piece in [*rest, b"\r\n\r\n"]:
-        seen += piece
-        out = connection.gather_head(piece)
-        assert out in (b"", seen)
-        if b"\r\n\r\n" in seen or seen.count(b"\n") != seen.count(b"\r\n"):
-            assert out == seen
-            return
+    async def gather() -> None:
+        connection = Connection()
+        connection._head = bytearray(raw.replace(b"\n", b"."))
+        seen = bytes(connection._head)
+        for piece in [*rest, b"\r\n\r\n"]:
+            seen += piece
+            out = connection.gather_head(piece)
+            assert out in (b"", seen)
+            if b"\r\n\r\n" in seen or seen.count(b"\n") != seen.count(b"\r\n"):
+                assert out == seen
+                return
+
+    asyncio.run(gather())
 
 
 class Wire:
