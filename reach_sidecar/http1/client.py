@@ -71,7 +71,6 @@ class ClientConnection(Connection):
         super().__init__()
         self._pool = pool
         self._limits = limits
-        self._loop = asyncio.get_running_loop()
         self._method = b""
         self._request_head = b""
         self._answer: asyncio.Future[Response] | None = None

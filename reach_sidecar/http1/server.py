@@ -54,7 +54,6 @@ class ServerConnection(Connection):
     def __init__(self, service: Service) -> None:
         super().__init__()
         self._service = service
-        self._loop = asyncio.get_running_loop()
         self.peer = ""
         self._holding = False  # after a head that may turn the connection into a tunnel: what follows is not HTTP yet
         self._refused = False  # nothing that still comes is read any more
@@ -63,7 +62,7 @@ class ServerConnection(Connection):
         self._task: asyncio.Task[None] | None = None
         self._connect_host: bytes | None = None
         self.head_since: float | None = None
-        self.idle_since = self._loop.time()
+        self.idle_since = 0.0
         self._streaming = False
         self._streams_for_ever = False
         self._bytes_checked = -1
@@ -71,6 +70,7 @@ class ServerConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.idle_since = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if peer else ""
         if len(self._service.connections) >= self._service.limits.max_connections:
@@ -81,7 +81,7 @@ class ServerConnection(Connection):
     @property
     def busy(self) -> bool:
         """Is an answer due, or one not quite out yet?"""
-        return self._task is not None or (self.transport is not None and self.transport.get_write_buffer_size() > 0)
+        return self._task is not None or self.unsent
 
     def check_time(self, now: float) -> None:
         """Once a second: a head that takes too long, nothing asked for too long, a message that does not move."""

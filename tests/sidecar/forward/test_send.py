@@ -223,7 +223,8 @@ async def test_an_agent_that_breaks_off_breaks_off_the_caller(inner: Mesh, start
 async def test_nonsense_inside_a_chunked_answer_breaks_it_off(inner: Mesh) -> None:
     a, _ = await inner.pair(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\nmore")
     answer = await inner.ask(a, "/to/summarize/x")
-    assert not answer.whole
+    # nothing of an answer that is broken from the start needs to have left its sidecar yet: then it is an error
+    assert not answer.whole or (answer.status, answer.code) == (502, "outcome_unknown")
     await inner.idle()
 
 
