@@ -113,7 +113,10 @@ class Agent(Upstream):
                 self.gone += 1
                 raise ConnectionResetError("the sidecar hung up")
             await asyncio.wait([work], timeout=0.01)
-        work.result()
+        try:
+            work.result()
+        except RuntimeError:  # uvloop's word for a write to a connection that is gone
+            raise ConnectionResetError("the sidecar hung up") from None
 
     async def close(self) -> None:
         """Nobody listens any more, and every connection is cut."""
