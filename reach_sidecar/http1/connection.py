@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
             data = self._feed_body(data) if self._body is not None else self.feed_head(data)
 
     def eof_received(self) -> bool | None:
+        self._flush()  # the transport closes itself behind this callback, and would drop it
         self._saw_eof = True
         if self._tunnel is not None:
             self._tunnel.write_eof()
