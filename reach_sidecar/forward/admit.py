@@ -110,7 +110,7 @@ class Admit:
         except BaseException:
             self._left(call)
             raise
-        response.when_sent(lambda *_: self._left(call))
+        response.when_sent(lambda _sent, _error: self._left(call))
         return response
 
     def _left(self, call: Call) -> None:

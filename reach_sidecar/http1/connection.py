@@ -27,7 +27,9 @@ UNTIL_CLOSE = -1
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Connection(asyncio.Protocol):
+class Connection:
+    """An `asyncio.Protocol` in all but name: a class compiled to C cannot derive from one of Python's."""
+
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.closed = False

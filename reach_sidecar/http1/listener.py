@@ -6,6 +6,7 @@ each request more than the sweep costs all of them.
 
 import asyncio
 import contextlib
+from typing import Any
 
 from reach_os import ports
 from reach_sidecar.http1.server import ServerConnection, Service
@@ -23,12 +24,15 @@ class Listener:
         """Listen on `host:port` (0: any free port); may be called again for another address. Raises PortError."""
         loop = asyncio.get_running_loop()
         listening = ports.listen(host, port, backlog=2048)
-        server = await loop.create_server(lambda: ServerConnection(self.service), sock=listening, backlog=2048)
+        server = await loop.create_server(self._protocol, sock=listening, backlog=2048)
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = loop.call_later(SWEEP_EVERY_S, self._sweep)
         address = server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
+
+    def _protocol(self) -> Any:
+        return ServerConnection(self.service)
 
     def refuse_new(self) -> None:
         """Stop accepting; open connections finish what they are answering."""

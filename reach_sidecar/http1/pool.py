@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from typing import Any, cast
 
 from reach_sidecar.http1.client import ClientConnection, ConnectFailed
 from reach_sidecar.http1.limits import Limits
@@ -40,14 +41,16 @@ class Pool:
             connection.abort()
         return None
 
+    def _protocol(self) -> Any:
+        return ClientConnection(self, self._limits)
+
     async def connect(self, timeout_s: float | None = None) -> ClientConnection:
         """A new connection. Raises ConnectFailed."""
         loop = asyncio.get_running_loop()
         usual_s = self._limits.connect_timeout_s
         try:
             async with asyncio.timeout(min(usual_s, timeout_s or 3600.0)):
-                _, connection = await loop.create_connection(
-                    lambda: ClientConnection(self, self._limits), self.host, self.port, ssl=self._tls)
+                _, made = await loop.create_connection(self._protocol, self.host, self.port, ssl=self._tls)
         except TimeoutError:
             raise ConnectFailed(f"connecting to {self.host}:{self.port} timed out",
                                 hurried=timeout_s is not None and timeout_s < usual_s) from None
@@ -57,6 +60,7 @@ class Pool:
                                 refused="refused" in reason) from None
         except UnicodeError:
             raise ConnectFailed(f"{self.host!r} cannot be the name of a host") from None
+        connection = cast(ClientConnection, made)
         if not connection.closed:  # it may be gone again already
             self._open.add(connection)
         return connection
