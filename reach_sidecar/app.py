@@ -91,6 +91,10 @@ class Sidecar:
         self.metrics = Metrics(self._gauges())
         self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
                                      self.log, state_dir, api_token=self._env.get("REACH_API_TOKEN"))
+        self.membership.on_aliases = self.view.take_aliases
+        loop = asyncio.get_running_loop()
+        self.membership.ask = lambda: self.view.lately_called(loop.time())
+        self.membership.on_loads = lambda loads: self.view.hear_loads(loads, loop.time())
         self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
                                   proxy=self._proxy_name)
         self.documents = self.local_api.documents
@@ -126,9 +130,9 @@ class Sidecar:
         local, config = self.local, self.config
         self.canceller = Canceller(lambda: local.agent_id)
         weights = Weights(**msgspec.structs.asdict(config.weights))
-        stack = outbound_stack(local=local, view=self.view, canceller=self.canceller, weights=weights,
-                               default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
-                               random=random.Random(os.urandom(16)))
+        stack = outbound_stack(local=local, view=self.view, first_table=self.membership, canceller=self.canceller,
+                               weights=weights, default_timeout_s=config.default_timeout, log=self.log,
+                               metrics=self.metrics, random=random.Random(os.urandom(16)))
         beyond = not _is_loopback(_host_port(config.listen.outbound)[0])
         allowed = config.egress != "mesh-only" and not beyond
         self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,
@@ -241,8 +245,9 @@ class Sidecar:
         readiness = judge(Facts(
             connected=membership.connected or not self.config.control,
             table_age_s=membership.table_age_s(time.monotonic()) if self.config.control else 0.0,
-            has_agent=not local.is_gateway, registered=membership.registered.is_set(), unfit=local.unfit,
-            draining=local.draining, controls=tuple(self.config.control)))
+            from_cache=membership.from_cache, has_agent=not local.is_gateway,
+            registered=membership.registered.is_set(), unfit=local.unfit, draining=local.draining,
+            controls=tuple(self.config.control)))
         if membership.problem is not None:
             readiness.lines.append(membership.problem)
         return readiness

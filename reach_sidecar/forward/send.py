@@ -53,6 +53,7 @@ class Send:
         started = perf_counter()
         connection = await self._connect(call, peer)
         peer.in_flight += 1
+        peer.called_at = call.started
         try:
             response = await self._exchange(connection, call, offer, body, attempt)
             load = await self._judge(response, peer, call.deadline)

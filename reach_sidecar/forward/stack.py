@@ -17,7 +17,7 @@ from reach_sidecar.forward.fields import load_field
 from reach_sidecar.forward.observe import Observe
 from reach_sidecar.forward.rescue import Rescue
 from reach_sidecar.forward.send import Send
-from reach_sidecar.forward.target import Target
+from reach_sidecar.forward.target import FirstTable, Target
 from reach_sidecar.http1.message import Field
 from reach_sidecar.membership.local import LocalAgent
 from reach_sidecar.membership.view import PeerView
@@ -26,12 +26,14 @@ from reach_sidecar.telemetry.log import LogWriter
 from reach_sidecar.telemetry.metrics import Metrics
 
 
-def outbound_stack(*, local: LocalAgent, view: PeerView, canceller: Canceller, weights: Weights,
-                   default_timeout_s: float, log: LogWriter, metrics: Metrics, random: Random) -> Observe:
+def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable, canceller: Canceller,
+                   weights: Weights, default_timeout_s: float, log: LogWriter, metrics: Metrics,
+                   random: Random) -> Observe:
     """The calling side."""
     send = Send(me=lambda: local.agent_id, random=random, canceller=canceller)
     attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics)
-    target = Target(attempt, me=lambda: local.agent_id, view=view, default_timeout_s=default_timeout_s)
+    target = Target(attempt, me=lambda: local.agent_id, view=view, first_table=first_table,
+                    default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
     return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
 

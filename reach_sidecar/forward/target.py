@@ -1,11 +1,14 @@
 """Whom the call is for: from the name it was asked by to the agents that offer it.
 
-Names that nobody offers are answered here at once, with names that are near.
+Names that nobody offers are answered here at once, with names that are near. Only a call that comes before this
+sidecar has its first table waits for that.
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable
+from typing import Protocol
 
 from reach_core.deadline import parse_timeout
 from reach_core.names import normalise
@@ -20,7 +23,18 @@ from reach_sidecar.policy.attributes import first_unmet, parse_requirements
 from reach_sidecar.policy.naming import Destination
 from reach_sidecar.policy.retry import CHAIN_RETRIES
 
+TABLE_WAIT_S = 3.0
 NO_CAPABILITY = Capability(name="-")  # a call that names an agent asks for none in particular
+
+
+class FirstTable(Protocol):
+    """`synced` is set once there is a table; `missing_table` says in sentences why there is none."""
+
+    @property
+    def synced(self) -> asyncio.Event: ...
+
+    @property
+    def missing_table(self) -> str: ...
 
 
 class Keys:
@@ -41,10 +55,12 @@ class Keys:
 class Target:
     """`me` is this sidecar's id: it is the caller, as the log and the called side name it."""
 
-    def __init__(self, inner: Layer, *, me: Callable[[], str], view: PeerView, default_timeout_s: float) -> None:
+    def __init__(self, inner: Layer, *, me: Callable[[], str], view: PeerView, first_table: FirstTable,
+                 default_timeout_s: float) -> None:
         self._inner = inner
         self._me = me
         self._view = view
+        self._first_table = first_table
         self._default_timeout_s = default_timeout_s
         self._loop = asyncio.get_running_loop()
         self._keys = Keys()
@@ -53,14 +69,31 @@ class Target:
         destination = call.destination
         assert destination is not None
         call.caller = self._me()
-        call.offers = self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
-        call.path = destination.path
         self._read_budget(call)
+        try:
+            call.offers = self._offers(destination, call)
+        except Problem:
+            if self._first_table.synced.is_set():
+                raise
+            await self._wait_for_table(call)
+            call.offers = self._offers(destination, call)
+        call.path = destination.path
         request = call.request
         call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
         if not call.key_given and b"idempotency-key" in request.index:  # an empty one: ours takes its place
             call.fields = [header for header in call.fields if header[0] != b"idempotency-key"]
         return await self._inner(call)
+
+    async def _wait_for_table(self, call: Call) -> None:
+        """Nobody is known yet, which does not mean that nobody is there. Raises Problem where no table comes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(min(call.deadline, self._loop.time() + TABLE_WAIT_S)):
+                await self._first_table.synced.wait()
+        if not self._first_table.synced.is_set():
+            raise Problem("no_agent_available", self._first_table.missing_table)
+
+    def _offers(self, destination: Destination, call: Call) -> list[Offer]:
+        return self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
 
     def _agent(self, destination: Destination) -> list[Offer]:
         peer = self._view.peer(destination.name) or self._view.peer_folded(destination.name)

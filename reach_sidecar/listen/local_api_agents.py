@@ -27,6 +27,8 @@ class View(Protocol):
 
     def peer(self, agent_id: str) -> Any | None: ...
 
+    def names_meant(self, name: str) -> frozenset[str]: ...
+
     def near(self, name: str) -> list[str]: ...
 
     def near_agents(self, agent_id: str) -> list[str]: ...
@@ -78,11 +80,12 @@ class AgentDocuments:
         """
         now = self._loop.time()
         wanted = normalise(parameters.get("capability", ""))
+        meant = self.view.names_meant(wanted)
         requirements = requirements_of(parameters.get("require", ""))
         agents = []
         for peer in self.view.peers():
             document = peer.describe(now)
-            offers = [one for one in document["capabilities"] if not wanted or wanted in names_of(one)]
+            offers = [one for one in document["capabilities"] if not wanted or not meant.isdisjoint(names_of(one))]
             if wanted and not offers:
                 continue
             if requirements and document["excluded"] is None:

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import orjson
 
-from reach_core.names import normalise
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.message import Response, field
 from reach_sidecar.listen.local_api_agents import Document, View, names_of
@@ -34,6 +33,7 @@ LINGER_S = 300.0
 """How long it goes on seeing without watchers, so that one who comes back can resume."""
 KEEP_ALIVE_S = 15.0
 RETRY_MS = 1000
+_EVERY: frozenset[str] = frozenset()
 
 
 class Seen(NamedTuple):
@@ -54,10 +54,10 @@ class Step(NamedTuple):
     before: Seen
     after: Seen
 
-    def kind(self, name: str) -> str | None:
-        """The event for somebody who watches `name` ("" is every capability), None if it is not theirs."""
-        had = not name or name in self.before.names
-        has = not name or name in self.after.names
+    def kind(self, names: frozenset[str]) -> str | None:
+        """The event for somebody who watches `names` (none: every capability), None if it is not theirs."""
+        had = not names or not names.isdisjoint(self.before.names)
+        has = not names or not names.isdisjoint(self.after.names)
         was_up, is_up = self.before.available and had, self.after.available and has
         if was_up != is_up:
             return "up" if is_up else "down"
@@ -93,8 +93,8 @@ class Watch:
         response = Response(
             200, [field("Content-Type", "text/event-stream"), field("Cache-Control", "no-store")], body)
         number = self._resume_at(last_event_id)
-        name = normalise(capability)
-        task = self._loop.create_task(self._serve(body, flow, name, number), name="watch")
+        names = self._view.names_meant(capability) if capability else _EVERY
+        task = self._loop.create_task(self._serve(body, flow, names, number), name="watch")
         self._watchers.add(task)
 
         def ended(_: object) -> None:
@@ -187,13 +187,13 @@ class Watch:
         following = int(number[:18]) + 1
         return following if self._next - len(self._ring) <= following <= self._next else None
 
-    async def _serve(self, body: Body, flow: "_Flow", name: str, number: int | None) -> None:
+    async def _serve(self, body: Body, flow: "_Flow", names: frozenset[str], number: int | None) -> None:
         body.feed(b"retry: %d\n\n" % RETRY_MS)
         if number is None:
             number = self._next
             for seen in list(self._seen.values()):
                 kind = "up" if seen.available else "down"
-                if not name or name in seen.names:
+                if not names or not names.isdisjoint(seen.names):
                     body.feed(self._event(kind, seen, number - 1))
                     await flow.room()
         while True:
@@ -204,7 +204,7 @@ class Watch:
                     body.fail(BodyError("the reader is too slow: it missed events and has to begin anew"))
                     return
                 step = self._ring[number - oldest]
-                kind_or_none = step.kind(name)
+                kind_or_none = step.kind(names)
                 if kind_or_none is not None:
                     body.feed(self._event(kind_or_none, step.after, number))
                 number += 1

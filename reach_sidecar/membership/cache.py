@@ -24,13 +24,15 @@ _INSTANCE = re.compile(r"[0-9a-f]{32}")
 
 
 class CachedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`controls`: the nodes it was learned from; `epoch` and `seq`: the place in their table."""
+    """`controls`: the nodes it was learned from; `epoch` and `seq`: the place in their table; `aliases`: the mesh-wide
+    ones, capability -> its other names."""
 
     controls: tuple[str, ...]
     epoch: str
     seq: int
     saved_ms: int
     entries: list[msgspec.Raw]
+    aliases: dict[str, list[str]] = {}
 
     def read_entries(self) -> list[Entry]:
         """Those that can be read: one that cannot must not cost the others."""

@@ -6,7 +6,7 @@ puts the table on disk when it changed. None of them is on the path of a call.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,8 +29,9 @@ SAVE_SHARE = 20
 class Membership:
     """`synced`: there is a table to route on, received or from the disk. `registered`: control has our agent.
 
-    `api_token` is sent to control where it asks for one (REACH_API_TOKEN). `ask` (agents whose load is wanted)
-    and `on_loads` (what the heartbeat's answer said) may be set before `start`.
+    `api_token` is sent to control where it asks for one (REACH_API_TOKEN). `ask` (agents whose load is wanted),
+    `on_loads` (what the heartbeat's answer said) and `on_aliases` (the mesh-wide ones, when they change) may be set
+    before `start`.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Membership:
         self._sync = TableSync(self._controls, table, self._changes, lambda: self._registrar.lease_ttl_s, log)
         self._registrar.on_seen = self._sync.seen
         self._sync.on_new_epoch = self._control_is_new
+        self._sync.on_aliases = self._aliases_changed
+        self.on_aliases: Callable[[Mapping[str, list[str]]], None] = _ignore
         self._dirty = asyncio.Event()
         self._cannot_save: str | None = None
         self._cached_age: tuple[float, float] | None = None
@@ -98,6 +101,14 @@ class Membership:
         return self._registrar.refusal
 
     @property
+    def missing_table(self) -> str:
+        """What a caller is told who came before the first table, in sentences."""
+        where = " or ".join(self._controls.urls)
+        state = "has not sent it yet" if self.connected else "has not been reached"
+        mend = "Start it with `reach control`, or correct `control:` in the configuration."
+        return f"This sidecar has no table of agents: the control node at {where} {state}. {self.problem or mend}"
+
+    @property
     def address(self) -> str:
         """Where other sidecars reach this one, `host:port`."""
         return self._advertise()
@@ -117,6 +128,11 @@ class Membership:
     @on_loads.setter
     def on_loads(self, on_loads: Callable[[dict[str, Load]], None]) -> None:
         self._registrar.on_loads = on_loads
+
+    @property
+    def from_cache(self) -> bool:
+        """The table is the one from the disk: control has not confirmed it yet."""
+        return self._sync.fresh_at is None and self._cached_age is not None
 
     def table_age_s(self, now: float) -> float | None:
         """Seconds since control last confirmed the table; None if there is none. `now` is monotonic."""
@@ -160,6 +176,10 @@ class Membership:
         self._dirty.set()
         self._on_changes(changes)
 
+    def _aliases_changed(self, aliases: Mapping[str, list[str]]) -> None:
+        self._dirty.set()
+        self.on_aliases(aliases)
+
     def _control_is_new(self) -> None:
         """Another node, or a restarted one: is our agent known there? All sidecars ask, so not all at once."""
         self._dirty.set()
@@ -177,6 +197,7 @@ class Membership:
         self._cached_age = ((now_ms - cached.saved_ms) / 1000, time.monotonic())
         changes = self._table.merge(cached.read_entries(), now_ms)
         self._sync.place = (cached.epoch, cached.seq)
+        self._sync.take_aliases(cached.aliases)
         if changes:
             self._on_changes(changes)
             self.synced.set()
@@ -206,6 +227,7 @@ class Membership:
             seq=seq,
             saved_ms=time.time_ns() // 1_000_000 - int(age_s * 1000),
             entries=[msgspec.Raw(entry.encoded) for entry in self._table.entries(tombstones=True)],
+            aliases=self._sync.aliases,
         )
         try:
             await asyncio.to_thread(save_table, self._path, cached)
@@ -214,3 +236,7 @@ class Membership:
                 self._cannot_save = str(error)
                 self._log.event("warn", "table", status="not_saved",
                                 detail=f"{error}: after a restart this sidecar routes only once control answers")
+
+
+def _ignore(*_: object) -> None:
+    pass

@@ -15,11 +15,12 @@ TRUST_S = 0.05
 class Peer:
     """`in_flight` counts this sidecar's own calls; `running`, `queued` are what the peer said `heard_at`.
 
-    `wire_id` and `wire_address` are its id and its sidecar's address as bytes, ready for a head.
+    `called_at` is when a call last went to it. `wire_id` and `wire_address` are its id and its sidecar's address as
+    bytes, ready for a head.
     """
 
-    __slots__ = ("_limits", "_standing", "entry", "heard_at", "host", "in_flight", "out_until", "pool", "port",
-                 "queued", "running", "trouble", "wire_address", "wire_id")
+    __slots__ = ("_limits", "_standing", "called_at", "entry", "heard_at", "host", "in_flight", "out_until", "pool",
+                 "port", "queued", "running", "trouble", "wire_address", "wire_id")
 
     def __init__(self, entry: Entry, limits: Limits) -> None:
         self._limits = limits
@@ -27,6 +28,7 @@ class Peer:
         self.running = 0
         self.queued = 0
         self.heard_at: float | None = None
+        self.called_at = float("-inf")
         self.out_until = 0.0
         self.trouble = ""
         self.host, self.port = split_address(entry.address)

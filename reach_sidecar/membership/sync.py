@@ -7,7 +7,7 @@ nobody would ever renew or expire it.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from reach_core.messages import TableAnswer
 from reach_core.peer import Entry, decode_entry
@@ -29,7 +29,8 @@ class TableSync:
     """`synced` is set by the first answer. `place` is `(epoch, seq)` in control's table.
 
     `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which
-    control last confirmed the table, None if it never did.
+    control last confirmed the table, None if it never did. `aliases` are the mesh-wide ones; whoever needs them
+    is told by `on_aliases` when they change.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class TableSync:
         self.fresh_at: float | None = None
         self.trouble: str | None = None
         self.on_new_epoch: Callable[[], None] = _ignore
+        self.aliases: dict[str, list[str]] = {}
+        self.on_aliases: Callable[[Mapping[str, list[str]]], None] = _ignore
         self._controls = controls
         self._table = table
         self._on_changes = on_changes
@@ -95,7 +98,14 @@ class TableSync:
             poll.cancel()
             await asyncio.gather(moved, poll, return_exceptions=True)
 
+    def take_aliases(self, aliases: dict[str, list[str]]) -> None:
+        if aliases != self.aliases:
+            self.aliases = aliases
+            self.on_aliases(aliases)
+
     async def _take(self, answer: TableAnswer) -> None:
+        if answer.aliases is not None:
+            self.take_aliases(answer.aliases)
         unreadable = 0
         named: dict[str, Order] = {}
         for start in range(0, len(answer.entries), CHUNK):
@@ -151,5 +161,5 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _ignore() -> None:
+def _ignore(*_: object) -> None:
     pass

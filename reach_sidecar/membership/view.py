@@ -3,14 +3,17 @@
 Kept up to date by whoever merges the table (`apply`), read without an await by the path of a call.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from reach_core.messages import Load
 from reach_core.names import near, normalise
 from reach_core.peer import Capability
 from reach_core.table import Change, PeerTable
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.membership.peer import Peer
+
+LATELY_S = 60.0  # whose load is asked for with each heartbeat: the agents called within that time
 
 
 class Offer(NamedTuple):
@@ -32,6 +35,7 @@ class PeerView:
         self._peers: dict[str, Peer] = {}
         self._by_name: dict[str, dict[str, Offer]] = {}
         self._by_alias: dict[str, dict[str, Offer]] = {}
+        self._mesh_wide: dict[str, str] = {}
         self.changed_at = 0.0
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -67,17 +71,48 @@ class PeerView:
         return len(self._peers)
 
     def offers(self, name: str) -> list[Offer]:
-        """Who offers `name`, whatever their state: by exact name if anyone does, else by alias."""
+        """Who offers `name`, whatever their state: by exact name if anyone does, else by an alias that an agent
+        declares, else by a mesh-wide one."""
         normal = normalise(name)
         found = self._by_name.get(normal) or self._by_alias.get(normal)
-        return list(found.values()) if found else []
+        return list(found.values()) if found else self._offers_mesh_wide(normal)
+
+    def _offers_mesh_wide(self, alias: str) -> list[Offer]:
+        meant = self._mesh_wide.get(alias)
+        found = None if meant is None else self._by_name.get(meant) or self._by_alias.get(meant)
+        return [offer._replace(matched="alias") for offer in found.values()] if found else []
+
+    def take_aliases(self, aliases: Mapping[str, Sequence[str]]) -> None:
+        """The mesh-wide aliases, all of them: capability -> its other names (`aliases:` of control.yaml)."""
+        self._mesh_wide = {normalise(other): normalise(name) for name, others in aliases.items() for other in others}
+
+    def names_meant(self, name: str) -> frozenset[str]:
+        """`name`, normalised, and the capability it is a mesh-wide alias of."""
+        normal = normalise(name)
+        meant = self._mesh_wide.get(normal)
+        return frozenset((normal,) if meant is None else (normal, meant))
 
     def near(self, name: str) -> list[str]:
         """Names that the asker may have meant."""
-        return near(name, {*self._by_name, *self._by_alias})
+        offered = self._by_name.keys() | self._by_alias.keys()
+        return near(name, offered.union(alias for alias, meant in self._mesh_wide.items() if meant in offered))
 
     def near_agents(self, agent_id: str) -> list[str]:
         return near(agent_id, self._peers)
+
+    def lately_called(self, now: float) -> list[str]:
+        """The agents called within `LATELY_S`, those first whose load was heard of the longest ago."""
+        called = [peer for peer in self._peers.values() if peer.called_at > now - LATELY_S]
+        called.sort(key=lambda peer: peer.heard_at or 0.0)
+        return [peer.agent_id for peer in called]
+
+    def hear_loads(self, loads: Mapping[str, Load], now: float) -> None:
+        """What control knows of agents' load, unless they have said something newer themselves."""
+        for agent_id, load in loads.items():
+            peer = self._peers.get(agent_id)
+            said_at = now - load.age_s
+            if peer is not None and (peer.heard_at is None or peer.heard_at < said_at):
+                peer.hear_load(load.running, load.queued, said_at)
 
     def table_info(self, now: float) -> dict[str, object]:
         """The `table` object of `GET /v1/agents`; `age_s` since the last change."""
