@@ -97,5 +97,6 @@ def read_load(value: bytes | None) -> Load | None:
 
 
 def server_timing(timing: Timing) -> Field:
-    return (b"server-timing", b"Server-Timing",
-            b"queue;dur=%.1f, agent;dur=%.1f, mesh;dur=%.1f" % timing)
+    queue, agent, mesh = int(timing.queue_ms * 10), int(timing.agent_ms * 10), int(timing.mesh_ms * 10)
+    return (b"server-timing", b"Server-Timing", b"queue;dur=%d.%d, agent;dur=%d.%d, mesh;dur=%d.%d" % (
+        queue // 10, queue % 10, agent // 10, agent % 10, mesh // 10, mesh % 10))

@@ -29,6 +29,9 @@ _NOT_REMEMBERED = frozenset({
     b"server-timing", b"date", b"x-request-id", b"etag",
     b"authorization", b"proxy-authorization", b"reach-api-token", b"cookie", b"set-cookie",
 })
+# Lines that sidecars write to each other, new with every call; of a shape so narrow that it is checked here at once.
+_BETWEEN_SIDECARS = re.compile(
+    rb"(traceparent|Idempotency-Key|Reach-Timeout|Reach-Load): ([\x21-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?)")
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET = re.compile(rb"[\x21\x22\x24-\x7e]+")  # visible ASCII but `#`
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\])(?::[0-9]{0,5})?")
@@ -144,8 +147,22 @@ _REMEMBERED: dict[bytes, Field] = {}
 
 
 def _read_missing(lines: list[bytes], fields: list[Field | None]) -> None:
-    """Fill the gaps in `fields`: all lines not known yet go through llhttp together, as a head of their own."""
-    missing = [index for index, field in enumerate(fields) if field is None]
+    """Fill the gaps in `fields`."""
+    missing = []
+    for index, field in enumerate(fields):
+        if field is None:
+            match = _BETWEEN_SIDECARS.fullmatch(lines[index])
+            if match is None:
+                missing.append(index)
+            else:
+                name = match[1]
+                fields[index] = (_LOWER[name], name, match[2])
+    if missing:
+        _read_new(lines, fields, missing)
+
+
+def _read_new(lines: list[bytes], fields: list[Field | None], missing: list[int]) -> None:
+    """The lines never seen before go through llhttp together, as a head of their own."""
     block = b"\r\n".join([lines[index] for index in missing])
     rest = block.translate(None, _TEXT)
     if rest != b"\r\n" * (len(missing) - 1):

@@ -193,7 +193,7 @@ class ServerConnection(Connection):
 
     def _say_refusal(self, code: str, detail: str, status: int | None) -> None:
         answer = render(Problem(code, detail, status=status), proxy=self._service.proxy)
-        self._write_whole(answer, [*answer.headers, _CLOSE], with_body=True)
+        self._send_whole(_REFUSED, answer, keep_alive=False)
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -264,7 +264,12 @@ class ServerConnection(Connection):
                 return
             keep_alive = self._keep_alive(request, keep_alive or response.inner_host is not None)
             request.body.on_first_read = None  # too late for `100 Continue`
-            sent, keep_alive = await self._send(request, response, keep_alive)
+            if isinstance(response.body, bytes) or _is_bodiless(request, response):
+                sent = self._send_whole(request, response, keep_alive)
+                if self._write_paused:
+                    await self.drained()
+            else:
+                sent, keep_alive = await self._send_stream(request, response, response.body, keep_alive)
         except BodyError as broken:
             error = broken
             self._task = None
@@ -291,41 +296,42 @@ class ServerConnection(Connection):
         # a client that waits for `100 Continue` will not send the body any more: what follows is ambiguous
         return request.body.complete or request.body.on_first_read is None
 
-    async def _send(self, request: Request, response: Response, keep_alive: bool) -> tuple[int, bool]:
-        """Returns bytes of the body sent, and whether the connection can go on."""
+    def _send_whole(self, request: Request, response: Response, keep_alive: bool) -> int:
+        """An answer that is at hand, or has no body, in one write. Returns bytes of the body."""
         headers = response.headers
-        status = response.status
-        bodiless = request.method == b"HEAD" or status == 204 or status == 304
-        body = response.body
-        chunked = False
-        if isinstance(body, bytes) or bodiless:
-            pass
-        elif response.length is None:
-            chunked = request.version == 11
-            keep_alive = keep_alive and chunked
-        if chunked:
-            headers = [*headers, _CHUNKED]
         if not keep_alive:
-            headers = [*headers, _CLOSE]
+            headers.append(_CLOSE)
         elif request.version == 10:
-            headers = [*headers, _KEEP_ALIVE]
-        if isinstance(body, bytes) or bodiless:
-            self._write_whole(response, headers, with_body=not bodiless)
-            if self._write_paused:
-                await self.drained()
-            return (0 if bodiless else len(body) if isinstance(body, bytes) else 0), keep_alive
-        if response.length is not None:
-            headers = [*headers, (b"content-length", b"Content-Length", b"%d" % response.length)]
-        head = response_head(status, response.reason, headers)
-        return await self._stream(head, body, chunked, response), keep_alive
-
-    def _write_whole(self, response: Response, headers: list[Field], with_body: bool) -> None:
-        body = response.body
+            headers.append(_KEEP_ALIVE)
         if response.length is not None and response.status != 204:
-            headers = [*headers, (b"content-length", b"Content-Length", b"%d" % response.length)]
+            headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
         head = response_head(response.status, response.reason, headers)
         self.bytes_seen += 1
-        self.write(head + body if with_body and isinstance(body, bytes) else head)
+        body = response.body
+        if not isinstance(body, bytes) or _is_bodiless(request, response):
+            self.write(head)
+            return 0
+        self.write(head + body)
+        return len(body)
+
+    async def _send_stream(self, request: Request, response: Response, body: Body,
+                           keep_alive: bool) -> tuple[int, bool]:
+        """Returns bytes of the body sent, and whether the connection can go on."""
+        headers = response.headers
+        chunked = False
+        if response.length is None:
+            chunked = request.version == 11
+            keep_alive = keep_alive and chunked
+        else:
+            headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
+        if chunked:
+            headers.append(_CHUNKED)
+        if not keep_alive:
+            headers.append(_CLOSE)
+        elif request.version == 10:
+            headers.append(_KEEP_ALIVE)
+        head = response_head(response.status, response.reason, headers)
+        return await self._stream(head, body, chunked, response), keep_alive
 
     async def _stream(self, head: bytes, body: Body, chunked: bool, response: Response) -> int:
         """Pass the body on as it comes, the head together with what is there already."""
@@ -390,3 +396,10 @@ class ServerConnection(Connection):
             if self._refusal is not None:
                 self._say_refusal(*self._refusal)
         self.data_received(self.unhold())
+
+
+def _is_bodiless(request: Request, response: Response) -> bool:
+    return response.status in (204, 304) or request.method == b"HEAD"
+
+
+_REFUSED = Request(b"", b"", 11, [], Body.whole(b""))  # stands for a request that could not be read
