@@ -5,7 +5,7 @@ import time
 
 import msgspec
 import pytest
-from harness.sidecars import Mesh, ok
+from harness.sidecars import Mesh, closed_port, ok, until
 
 from reach_core.peer import Rank
 from reach_sidecar.config import CapabilityConfig
@@ -88,6 +88,43 @@ async def test_no_such_agent_names_what_is_near(inner: Mesh) -> None:
     a.learn(b.entry().tombstone(time.time_ns() // 1_000_000))
     assert (await inner.ask(a, "/to/@b/x")).code == "no_such_agent"
     assert (await inner.ask(a, "/to/summarize/x")).code == "no_such_capability"
+
+
+@pytest.mark.parametrize("target", ["/to/summarize/x", "/to/@b/x"])
+async def test_a_call_that_comes_before_the_first_table_waits_for_it(inner: Mesh, target: str) -> None:
+    a = await inner.node("a", control=[f"http://127.0.0.1:{closed_port()}"])
+    b = await inner.node("b", ok(), "summarize")
+    asking = asyncio.ensure_future(inner.ask(a, target))
+    await until(lambda: a.sidecar.metrics.in_flight["out"] == 1)
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    a.learn(b.entry())
+    a.sidecar.membership.synced.set()
+    assert (await asking).status == 200
+
+
+async def test_a_first_table_without_the_name_is_a_404(inner: Mesh) -> None:
+    a = await inner.node("a", control=[f"http://127.0.0.1:{closed_port()}"])
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x"))
+    await until(lambda: a.sidecar.metrics.in_flight["out"] == 1)
+    a.sidecar.membership.synced.set()
+    assert (await asking).code == "no_such_capability"
+
+
+@pytest.mark.parametrize(("fields", "at_least", "at_most"), [([], 0.3, 1.5), (["Reach-Timeout: 100ms"], 0.08, 0.29)])
+async def test_no_table_in_time_is_no_404(inner: Mesh, monkeypatch: pytest.MonkeyPatch, fields: list[str],
+                                          at_least: float, at_most: float) -> None:
+    monkeypatch.setattr("reach_sidecar.forward.target.TABLE_WAIT_S", 0.31)
+    url = f"http://127.0.0.1:{closed_port()}"
+    a = await inner.node("a", control=[url])
+    began = time.monotonic()
+    answer = await inner.ask(a, "/to/summarize/x", *fields)
+    assert at_least < time.monotonic() - began < at_most
+    assert (answer.status, answer.code, answer.json["executed"]) == (503, "no_agent_available", "no")
+    assert answer.header("Retry-After") == "1"
+    assert f"the control node at {url} has not been reached" in answer.json["detail"]
+    assert "reach control" in answer.json["detail"]
+    await inner.idle()
 
 
 @pytest.mark.parametrize(("target", "fields", "code"), [

@@ -85,3 +85,11 @@ async def test_about_this_sidecar(agent_stand, stand):
     assert (about["gateway"], about["flags"], about["lease_ttl"]) == (False, ["draining"], 30.0)
     msgspec.convert(about, Self)
     assert stand.api.documents.about()["gateway"] is True
+
+
+async def test_agents_are_found_by_a_mesh_wide_alias(stand):
+    stand.put("a", "email.send")
+    stand.put("b", "sum")
+    stand.view.take_aliases({"email.send": ["notify.email"]})
+    _, found = await stand.json("GET", "/v1/agents?capability=Notify_Email")
+    assert [agent["agent_id"] for agent in found["agents"]] == ["a"]

@@ -165,3 +165,11 @@ async def test_closing_ends_streams_as_complete(stand):
         while await asyncio.wait_for(reader.response.body.read(), 1):
             pass
         assert reader.response.body.complete
+
+
+async def test_a_mesh_wide_alias_is_watched_as_what_it_means(stand):
+    stand.view.take_aliases({"email.send": ["notify.email"]})
+    reader = await watch(stand, "?capability=notify-email")
+    stand.put("a", "sum")
+    stand.put("b", "email.send")
+    assert names(await reader.events(1)) == [("up", "b")]

@@ -22,6 +22,7 @@ class ScriptedControl:
         self.refuse = {}
         self.registrations, self.heartbeats, self.left, self.polls = [], [], [], []
         self.loads = {}
+        self.aliases = {}
         self.port = 0
         self.hang = False
         self._changed = asyncio.Event()
@@ -109,17 +110,18 @@ class ScriptedControl:
             status, code = self.refuse[request.path]
             return web.json_response({"type": f"urn:reach:{code}", "detail": f"{code} it is."}, status=status)
         wait_s = float(request.query["wait"].removesuffix("s"))
-        full = epoch != self.epoch
-        if not full and since == self.table.seq:
+        if epoch == self.epoch and since == self.table.seq:
             changed = self._changed
             try:
                 async with asyncio.timeout(wait_s):
                     await changed.wait()
             except TimeoutError:
                 pass
+        full = epoch != self.epoch
         entries = self.table.delta_since(0 if full else since)
         return web.Response(
-            body=messages.encode_table(self.epoch, self.table.seq, full, self.table.hash, entries))
+            body=messages.encode_table(self.epoch, self.table.seq, full, self.table.hash, entries,
+                                       self.aliases if full else None))
 
 
 class Log:

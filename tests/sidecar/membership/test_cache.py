@@ -68,3 +68,17 @@ def test_a_damaged_name_is_replaced(tmp_path):
     one = Instance(tmp_path)
     one.close()
     assert (tmp_path / "instance").read_text() == one.name
+
+
+def test_aliases_are_kept(tmp_path):
+    save_table(tmp_path / "table.json", cached(aliases={"email.send": ["notify.email"]}))
+    table = load_table(tmp_path / "table.json", CONTROLS, 1_000_500)
+    assert table.aliases == {"email.send": ["notify.email"]}
+
+
+def test_a_file_of_an_older_version_has_none(tmp_path):
+    save_table(tmp_path / "table.json", cached())
+    path = tmp_path / "table.json"
+    path.write_bytes(path.read_bytes().replace(b',"aliases":{}', b""))
+    assert b"aliases" not in path.read_bytes()
+    assert load_table(path, CONTROLS, 1_000_500).aliases == {}

@@ -88,3 +88,56 @@ async def test_without_control_nodes_there_is_nothing_to_wait_for(log, tmp_path)
     assert membership.registered.is_set()
     assert membership.control_url is None
     await membership.stop()
+
+
+async def test_aliases_and_their_changes_survive_a_restart_without_control(control, log, tmp_path, until):
+    control.aliases = {"email.send": ["notify.email"]}
+    first, told = member(log, tmp_path, control.url), []
+    first.on_aliases = told.append
+    await first.start()
+    await until(lambda: told == [control.aliases])
+    control.epoch, control.aliases = "second", {"email.send": ["mail.send"]}
+    control.put("x")
+    await until(lambda: len(told) == 2)
+    await first.stop(leave=False)
+    await control.stop()
+
+    second, told = member(log, tmp_path, control.url), []
+    second.on_aliases = told.append
+    await second.start()
+    assert told == [{"email.send": ["mail.send"]}]
+    await second.stop(leave=False)
+
+
+async def test_from_cache_until_control_confirms_it(control, log, tmp_path, until):
+    first = member(log, tmp_path, control.url)
+    assert not first.from_cache
+    await first.start()
+    await until(lambda: first._table.get("a"))
+    assert not first.from_cache
+    await first.stop(leave=False)
+    await control.stop()
+
+    second = member(log, tmp_path, control.url)
+    await second.start()
+    assert second.from_cache
+    await control.start()
+    await until(lambda: not second.from_cache)
+    await second.stop()
+
+
+async def test_what_is_said_while_there_is_no_table(control, log, tmp_path, until):
+    await control.stop()
+    membership = member(log, tmp_path, control.url)
+    await membership.start()
+    assert membership.missing_table == (
+        f"This sidecar has no table of agents: the control node at {control.url} has not been reached. Start it with "
+        "`reach control`, or correct `control:` in the configuration.")
+    await until(lambda: membership.problem)
+    assert f"{control.url} has not been reached. The control node {control.url} cannot be reached: " in (
+        membership.missing_table)
+    control.refuse["/v1/table"] = (403, "not_allowed")
+    await control.start()
+    await until(lambda: membership.connected and membership._sync.trouble)
+    assert membership.missing_table.endswith("has not sent it yet. not_allowed it is.")
+    await membership.stop()

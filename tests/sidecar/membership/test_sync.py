@@ -119,3 +119,18 @@ async def test_why_control_refuses_is_said_once(control, log, until):
         control.refuse.clear()
         await asyncio.wait_for(sync.synced.wait(), 5)
         assert sync.trouble is None
+
+
+async def test_aliases_come_with_a_whole_table_and_go_with_the_next(control, log, until):
+    control.aliases = {"email.send": ["notify.email"]}
+    control.put("a")
+    told = []
+    async with syncing(log, control.url) as sync:
+        sync.on_aliases = told.append
+        await until(lambda: sync.aliases == {"email.send": ["notify.email"]})
+        control.put("b")  # a delta says nothing of aliases: they stay
+        await until(lambda: len(sync._table) == 2)
+        assert sync.aliases == {"email.send": ["notify.email"]}
+        control.epoch, control.aliases = "second", {}
+        control.put("c")
+        await until(lambda: told == [{"email.send": ["notify.email"]}, {}])

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from reach_core.messages import Load
 from reach_core.peer import Capability, Entry, Rank
 from reach_core.table import PeerTable
 from reach_sidecar.http1.limits import Limits
-from reach_sidecar.membership.view import PeerView
+from reach_sidecar.membership.view import LATELY_S, PeerView
 
 NOW_MS = 1_000
 
@@ -126,6 +127,70 @@ def test_by_id_without_its_case() -> None:
     assert found.agent_id == "Alpha"
     world.put("ALPHA", "a")
     assert world.view.peer_folded("alpha") is None, "two could be meant: nobody is"
+
+
+def test_mesh_wide_aliases_come_last() -> None:
+    world = World()
+    world.put("one", "Email_Send")
+    world.view.take_aliases({"email-send": ["Notify/Email", "mail"], "sum": ["add"]})
+    assert world.found("notify.email") == [("one", "Email_Send", "alias")]
+    assert world.view.offers("MAIL")[0].wire_target == b"email.send", "its sidecar knows the name, not the alias"
+    assert world.found("email.send") == [("one", "Email_Send", "exact")]
+    assert world.found("add") == [], "nobody offers it under any name"
+    world.put("two", alias("post", "mail"))
+    assert world.found("mail") == [("two", "post", "alias")], "who declares the alias wins"
+    world.put("three", "mail")
+    assert world.found("mail") == [("three", "mail", "exact")]
+
+
+def test_mesh_wide_aliases_of_what_is_itself_an_alias() -> None:
+    world = World()
+    world.put("one", alias("post", "email.send"))
+    world.view.take_aliases({"email.send": ["notify.email"]})
+    assert world.found("notify.email") == [("one", "post", "alias")]
+
+
+def test_mesh_wide_aliases_change_as_a_whole() -> None:
+    world = World()
+    world.put("one", "email.send")
+    world.view.take_aliases({"email.send": ["mail"]})
+    assert world.view.names_meant("Mail") == {"mail", "email.send"}
+    world.view.take_aliases({"email.send": ["post"]})
+    assert (world.found("mail"), len(world.found("post"))) == ([], 1)
+    assert world.view.names_meant("mail") == {"mail"}
+
+
+def test_near_knows_mesh_wide_aliases_of_what_is_offered() -> None:
+    world = World()
+    world.put("one", "email.send")
+    world.view.take_aliases({"email.send": ["notify.mail"], "other": ["notify.male"]})
+    assert world.view.near("notify.mial") == ["notify.mail"]
+
+
+def test_whose_load_is_asked_for() -> None:
+    world = World()
+    for agent_id in ("never", "old", "stale", "fresh", "unheard"):
+        world.put(agent_id, "a")
+    peers = {peer.agent_id: peer for peer in world.view.peers()}
+    peers["old"].called_at = 1000.0 - LATELY_S
+    for agent_id in ("stale", "fresh", "unheard"):
+        peers[agent_id].called_at = 990.0
+    peers["stale"].hear_load(1, 0, 950.0)
+    peers["fresh"].hear_load(1, 0, 999.0)
+    assert world.view.lately_called(1000.0) == ["unheard", "stale", "fresh"]
+
+
+def test_load_that_control_tells_counts_unless_the_peer_said_more_lately() -> None:
+    world = World()
+    for agent_id in ("one", "two", "three"):
+        world.put(agent_id, "a")
+    one, two, three = world.view.peers()
+    one.hear_load(1, 1, 90.0)
+    two.hear_load(1, 1, 99.0)
+    loads = {name: Load(running=7, queued=3, limit=9, age_s=5.0) for name in ("one", "two", "three", "gone")}
+    world.view.hear_loads(loads, 100.0)
+    assert [(peer.running, peer.queued, peer.heard_at) for peer in (one, two, three)] == [
+        (7, 3, 95.0), (1, 1, 99.0), (7, 3, 95.0)]
 
 
 def test_table_info() -> None:
