@@ -14,6 +14,7 @@ import msgspec
 
 from reach_core import __version__
 from reach_core.door import Door
+from reach_core.peer import Rank
 from reach_core.table import Change, PeerTable
 from reach_os.ports import PortError
 from reach_os.state_dir import StateDir, lock_state_dir
@@ -271,11 +272,32 @@ class Sidecar:
     def _gauges(self) -> list[Gauge]:
         return [
             Gauge("reach_table_entries", "Agents in this sidecar's table.", lambda: len(self.table)),
+            Gauge("reach_table_age_seconds", "Since control last confirmed the table; NaN while there is none.",
+                  self._table_age),
+            Gauge("reach_control_connected", "1 while a control node answers.",
+                  lambda: float(self.membership.connected)),
+            Gauge("reach_peers", "Agents in the table by their status.", self._peers_by_status, label="status"),
+            Gauge("reach_connections", "Open connections by listener.", self._open_connections, label="listener"),
             Gauge("reach_agent_running", "Calls the local agent works on.", lambda: self.local.running),
             Gauge("reach_agent_queued", "Calls that wait for a place at the local agent.", lambda: self.local.queued),
             Gauge("reach_agent_unfit", "1 while the local agent fails its health checks.",
                   lambda: float(self.local.unfit)),
         ]
+
+    def _table_age(self) -> float:
+        age_s = self.membership.table_age_s(time.monotonic()) if self.config.control else 0.0
+        return float("nan") if age_s is None else age_s
+
+    def _peers_by_status(self) -> dict[str, float]:
+        counts = {rank.label: 0.0 for rank in Rank if rank < Rank.LEFT}
+        for peer in list(self.view.peers()):  # at once: another thread asks, and the table goes on changing
+            label = peer.entry.rank.label
+            counts[label] = counts.get(label, 0.0) + 1
+        return counts
+
+    def _open_connections(self) -> dict[str, float]:
+        listeners = {"mesh": self._mesh, "outbound": self._outbound}
+        return {name: float(len(listener.service.connections)) for name, listener in listeners.items()}
 
     def _tidy(self) -> None:
         """Once a second: close connections that grew too old to be used again."""

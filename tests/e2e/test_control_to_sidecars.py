@@ -21,6 +21,9 @@ def test_mesh_wide_aliases_route_survive_and_change(mesh: Mesh) -> None:
     control.kill()
     a = mesh.sidecar("a", f"http://{control.ready['api']}")  # on what it has noted, control being gone
     assert exchange(f"{a.url}/to/notify.email/x", body=b"{}").one("Reach-Matched") == "alias"
+    status, ready = get(f"{a.admin}/readyz")
+    assert status == 200
+    assert any("routing on the cached table of" in line for line in ready["reasons"]), ready
 
     mesh.control(aliases={"email.send": ["mail"]}, listen={"api": control.ready["api"], "admin": "127.0.0.1:0"})
     until("the new alias is known", lambda: exchange(f"{a.url}/to/mail/x", body=b"{}").status == 200)

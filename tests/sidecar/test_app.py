@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.sidecars import Asked, Mesh, ok, request, until
+from harness.sidecars import Asked, Mesh, closed_port, ok, request, until
 
+from reach_core import __version__
 from reach_core.peer import Rank
 from reach_os.ports import PortError
 from reach_os.state_dir import StateDirError
@@ -179,3 +180,24 @@ async def test_an_agent_that_registers_itself_gives_the_log_its_name(inner: Mesh
     answer = await inner.ask(a, "/to/summarize/x")
     assert (answer.body, answer.header("Reach-Agent")) == (b"new", "late")
     assert str((await inner.ask(a, "/to/no-such/x")).header("Proxy-Status")).startswith("late; ")
+
+
+async def test_metrics_say_how_the_sidecar_stands(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    client = await inner.connect(a)
+    a.learn(b.entry(rank=Rank.SUSPECT))
+    await until(lambda: a.sidecar._outbound.service.connections)
+    text = (await inner.raw(a, request("/metrics", host="127.0.0.1"), door="admin")).body.decode()
+    for line in ('reach_table_entries 1.0', 'reach_table_age_seconds 0.0', 'reach_peers{status="suspect"} 1.0',
+                 'reach_peers{status="up"} 0.0', 'reach_connections{listener="outbound"} 1.0',
+                 'reach_connections{listener="mesh"} 0.0', 'reach_log_lines_lost_total{sink="queue"} 0.0',
+                 f'reach_build_info{{version="{__version__}"}} 1.0'):
+        assert line in text.splitlines(), text
+    client.close()
+
+
+async def test_without_a_table_its_age_is_no_number(inner: Mesh) -> None:
+    a = await inner.node("a", control=[f"http://127.0.0.1:{closed_port()}"])
+    text = (await inner.raw(a, request("/metrics", host="127.0.0.1"), door="admin")).body.decode()
+    assert "reach_table_age_seconds NaN" in text.splitlines()
+    assert "reach_control_connected 0.0" in text.splitlines()
