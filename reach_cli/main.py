@@ -90,8 +90,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         return
     from importlib.metadata import PackageNotFoundError, version
 
+    from reach_core import trace
+
+    build = "" if trace.__file__.endswith(".py") else " (compiled)"
     try:
-        click.echo(f"reach {version('reach-mesh')}")
+        click.echo(f"reach {version('reach-mesh')}{build}")
     except PackageNotFoundError:
         click.echo("reach (not installed: running from a source tree)")
     ctx.exit(0)

@@ -86,6 +86,7 @@ def test_version(reach: Any) -> None:
     result = reach("--version")
     assert result.exit_code == 0
     assert result.stdout.startswith("reach ")
+    assert "compiled" not in result.stdout  # tests run the Python as it is
 
 
 def test_no_verb_shows_the_help(reach: Any) -> None:

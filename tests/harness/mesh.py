@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from harness.process import Process
 
 AGENTS = Path(__file__).resolve().parent / "agents"
-REACH = Path(sys.executable).parent / "reach"
+# Another build than this interpreter's own, such as the compiled one, is tested by naming its `reach`.
+REACH = Path(os.environ.get("REACH_COMMAND") or Path(sys.executable).parent / "reach").absolute()
 # Leases of tests: the proportions of the defaults, ten times faster.
 FAST_LEASE = {"heartbeat": "1s", "ttl": "3s", "down": "6s", "forget": "60s", "cooldown": "3s"}
 
