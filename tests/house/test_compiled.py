@@ -15,7 +15,10 @@ MODULES = [
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 COMPILED = {module_name(name) for name in MODULES}
 # What a native class may derive from although it is not compiled: mypyc knows these itself.
-BASES = {"Exception", "dict", "NamedTuple", "TypedDict", "Protocol", "Generic", "Enum", "IntEnum"}
+BASES = {
+    *("BaseException", "Exception", "ValueError", "LookupError", "IndexError", "UserWarning", "dict"),
+    *("NamedTuple", "TypedDict", "Protocol", "Generic", "Enum", "IntEnum"),
+}
 
 
 def functions(node: ast.AST, inside_class: bool = False) -> Iterator[tuple[Function, bool]]:
