@@ -24,7 +24,7 @@ from reach_sidecar.forward.cancel import Canceller, RunningCalls
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.egress import Egress
 from reach_sidecar.forward.route import Routes, Upstream, upstream_of
-from reach_sidecar.forward.stack import mesh_stack, outbound_stack
+from reach_sidecar.forward.stack import mesh_marks, mesh_stack, outbound_stack, own_load
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.listener import Listener
 from reach_sidecar.http1.server import Handler, Service
@@ -45,6 +45,7 @@ from reach_sidecar.telemetry.store import LogStore
 
 ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
 MESH_IDLE_S = 65.0
+MESH_HEAD_BYTES = 8 * 1024  # more than a caller may send: the calling sidecar adds fields of its own
 TIDY_EVERY_S = 1.0
 LOOPBACK_V6 = "::1"
 
@@ -88,7 +89,8 @@ class Sidecar:
         config, local = self.config, self.local
         limits = Limits(head_bytes=config.limits.head, url_bytes=config.limits.url,
                         head_timeout_s=config.limits.head_timeout, max_connections=config.limits.connections)
-        self.view = PeerView(self.table, limits)
+        mesh_limits = limits._replace(head_bytes=limits.head_bytes + MESH_HEAD_BYTES, idle_timeout_s=MESH_IDLE_S)
+        self.view = PeerView(self.table, mesh_limits)
         self.metrics = Metrics(self._gauges())
         self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
                                      self.log, state_dir, api_token=self._env.get("REACH_API_TOKEN"))
@@ -100,7 +102,7 @@ class Sidecar:
                                   proxy=self._proxy_name)
         self.documents = self.local_api.documents
         self.health = HealthChecks(local, on_change=self._fitness_changed)
-        self._build_called_side(limits)
+        self._build_called_side(limits, mesh_limits)
         self._build_calling_side(limits)
         await self._bind()
         self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
@@ -116,15 +118,18 @@ class Sidecar:
             self.log.event("warn", "insecure", detail="Listening beyond loopback is allowed without TLS: whoever "
                            "reaches the port can call the agent. Remove `insecure: true` outside trials.")
 
-    def _build_called_side(self, limits: Limits) -> None:
+    def _build_called_side(self, limits: Limits, mesh_limits: Limits) -> None:
         local, config = self.local, self.config
+        mark = mesh_marks(local)
         self.running = RunningCalls()
         self.deliver = Deliver(local=local, health=self.health, limits=limits)
         stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
-                           default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
+                           mark=mark, default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
                            random=random.Random(os.urandom(16)))
-        mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name)
-        self._mesh = Listener(self._service("mesh", mesh, limits._replace(idle_timeout_s=MESH_IDLE_S), ABANDON_AFTER_S))
+        mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local))
+        service = self._service("mesh", mesh, mesh_limits, ABANDON_AFTER_S)
+        service.mark = mark
+        self._mesh = Listener(service)
         self._listeners.append(self._mesh)
 
     def _build_calling_side(self, limits: Limits) -> None:

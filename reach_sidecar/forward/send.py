@@ -140,6 +140,8 @@ class Send:
         if load is not None:
             peer.hear_load(load.running, load.queued, self._loop.time())
         if b"reach-refused" not in index and b"reach-fault" not in index:
+            if load is None and b"reach-load" not in index:
+                raise self._no_sidecar(response, peer)
             return load
         refused = index.get(b"reach-refused", b"").decode("latin-1")
         fault = index.get(b"reach-fault", b"").decode("latin-1")
@@ -153,6 +155,17 @@ class Send:
         code = fault if fault in KINDS else "bad_gateway"
         raise Problem(code, f"{detail or 'Its sidecar gave no reason'}.", agent=peer.agent_id,
                       executed=executed if executed in ("no", "yes", "unknown") else "unknown")
+
+    def _no_sidecar(self, response: Response, peer: Peer) -> AttemptFailed:
+        """Another program has got the address: whatever it says is not the agent's answer, and nobody else is sent there
+        for a while."""
+        if isinstance(response.body, Body):
+            response.body.abandon()
+        if isinstance(response.tunnel, ClientConnection):
+            response.tunnel.abort()
+        detail = f"what answers at {peer.entry.address} is not a sidecar"
+        peer.put_out(detail, self._loop.time())
+        return AttemptFailed("bad_answer", detail)
 
     def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, load: fields.Load | None,
                started: float) -> None:

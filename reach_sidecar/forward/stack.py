@@ -25,6 +25,8 @@ from reach_sidecar.policy.pick import Weights
 from reach_sidecar.telemetry.log import LogWriter
 from reach_sidecar.telemetry.metrics import Metrics
 
+Marks = Callable[[Problem], list[Field]]
+
 
 def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable, canceller: Canceller,
                    weights: Weights, default_timeout_s: float, log: LogWriter, metrics: Metrics,
@@ -38,17 +40,19 @@ def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable
     return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
 
 
-def mesh_stack(*, local: LocalAgent, deliver: Deliver, room: Room, running: RunningCalls,
+def mesh_stack(*, local: LocalAgent, deliver: Deliver, room: Room, running: RunningCalls, mark: Marks,
                default_timeout_s: float, log: LogWriter, metrics: Metrics, random: Random) -> Observe:
-    """The called side."""
+    """The called side. `mark` is `mesh_marks(local)`."""
     admit = Admit(deliver, local=local, room=room, running=running, default_timeout_s=default_timeout_s)
-    rescue = Rescue(admit, proxy=lambda: local.agent_id, log=log, mark=_marks(local))
+    rescue = Rescue(admit, proxy=lambda: local.agent_id, log=log, mark=mark)
     return Observe(rescue, event="deliver", side="in", log=log, counters=metrics, random=random)
 
 
-def _marks(local: LocalAgent) -> Callable[[Problem], list[Field]]:
-    def marks(problem: Problem) -> list[Field]:
-        load = load_field(local.running, local.queued, local.limits.max_concurrency, 0.0, 0.0)
-        return [*mesh_mark(problem), load]
+def mesh_marks(local: LocalAgent) -> Marks:
+    """What every answer of the mesh listener carries that is not the agent's: whose words it is, and the load."""
+    return lambda problem: [*mesh_mark(problem), own_load(local)]
 
-    return marks
+
+def own_load(local: LocalAgent) -> Field:
+    """`Reach-Load` of an answer that did not come from the agent."""
+    return load_field(local.running, local.queued, local.limits.max_concurrency, 0.0, 0.0)

@@ -39,15 +39,23 @@ class Service:
 
     def __init__(self, handler: Handler, limits: Limits, *, proxy: str = "reach", abandon_after_s: float = 0.0,
                  on_refused: Callable[[str, str, str], None] | None = None,
-                 on_crash: Callable[[BaseException], None] | None = None) -> None:
+                 on_crash: Callable[[BaseException], None] | None = None,
+                 mark: Callable[[Problem], list[Field]] | None = None) -> None:
         self.handler = handler
         self.limits = limits
         self.proxy = proxy
         self.abandon_after_s = abandon_after_s
         self.on_refused = on_refused  # (peer, problem code, detail)
         self.on_crash = on_crash
+        self.mark = mark  # fields for the answers that are made here, without the handler
         self.connections: set[ServerConnection] = set()
         self.stopping = False
+
+    def answer(self, problem: Problem) -> Response:
+        response = render(problem, proxy=self.proxy)
+        if self.mark is not None:
+            response.headers += self.mark(problem)
+        return response
 
 
 class ServerConnection(Connection):
@@ -192,7 +200,7 @@ class ServerConnection(Connection):
             self._say_refusal(code, detail, status)
 
     def _say_refusal(self, code: str, detail: str, status: int | None) -> None:
-        answer = render(Problem(code, detail, status=status), proxy=self._service.proxy)
+        answer = self._service.answer(Problem(code, detail, status=status))
         self._send_whole(_REFUSED, answer, keep_alive=False)
         self._hang_up()
 
@@ -252,7 +260,7 @@ class ServerConnection(Connection):
             problem = Problem("internal_error", "This is a defect; the sidecar's log says more.")
             if self._service.on_crash is not None:
                 self._service.on_crash(error)
-        return render(problem, proxy=self._service.proxy)
+        return self._service.answer(problem)
 
     async def _answer(self, request: Request, response: Response, keep_alive: bool) -> None:
         sent = 0

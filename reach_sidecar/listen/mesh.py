@@ -1,6 +1,7 @@
 """The mesh door: calls from other sidecars for the local agent, and what sidecars ask of each other.
 
-A request that names a target is a call. Everything else is the sidecars' own: `DELETE /v1/calls/{key}`.
+A request that names a target is a call. Everything else is the sidecars' own: `DELETE /v1/calls/{key}`. Every answer
+carries `Reach-Load`: by that the calling side knows that a sidecar answers.
 """
 
 from collections.abc import Callable
@@ -9,30 +10,41 @@ from urllib.parse import unquote_to_bytes
 from reach_core.problem import Problem
 from reach_sidecar.forward.cancel import RunningCalls
 from reach_sidecar.forward.observe import Observe
-from reach_sidecar.http1.message import Request, Response
+from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.problem import render
 
 _CALLS = b"/v1/calls/"
 
 
 class Mesh:
-    def __init__(self, *, call: Observe, running: RunningCalls, proxy: Callable[[], str]) -> None:
+    """`mark` gives the fields that tell the sidecar's words from the agent's, `load` the `Reach-Load` of the moment."""
+
+    def __init__(self, *, call: Observe, running: RunningCalls, proxy: Callable[[], str],
+                 mark: Callable[[Problem], list[Field]], load: Callable[[], Field]) -> None:
         self._call = call
         self._running = running
         self._proxy = proxy
+        self._mark = mark
+        self._load = load
 
     async def __call__(self, request: Request) -> Response:
         if request.header(b"reach-target") is not None and request.method != b"CONNECT":
             return await self._call(request)
         if request.target.startswith(_CALLS):
             return self._cancel(request)
-        return render(Problem("not_found", "This is the mesh listener of a sidecar: only sidecars call here. "
-                              "Agents call the outbound listener."), proxy=self._proxy())
+        return self._problem("not_found", "This is the mesh listener of a sidecar: only sidecars call here. "
+                             "Agents call the outbound listener.")
 
     def _cancel(self, request: Request) -> Response:
         if request.method != b"DELETE":
-            return render(Problem("method_not_allowed", "A running call can only be deleted."), proxy=self._proxy())
+            return self._problem("method_not_allowed", "A running call can only be deleted.")
         caller = (request.header(b"reach-caller") or b"").decode("latin-1")
         if self._running.cancel(caller, unquote_to_bytes(request.target[len(_CALLS):])):
-            return Response(204, [])
-        return render(Problem("not_found", "That call is not running here."), proxy=self._proxy())
+            return Response(204, [self._load()])
+        return self._problem("not_found", "That call is not running here.")
+
+    def _problem(self, code: str, detail: str) -> Response:
+        problem = Problem(code, detail)
+        response = render(problem, proxy=self._proxy())
+        response.headers += self._mark(problem)
+        return response
