@@ -335,3 +335,50 @@ async def test_an_address_that_changes_lets_running_calls_end(inner: Mesh) -> No
     await inner.idle()
 
 
+
+
+@pytest.mark.parametrize("reply", [
+    ok(b"hello"), ok(b"hello", b"Server: nginx"), b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000,
+], ids=["ok", "nginx", "404", "stream", "large"])
+async def test_an_answer_without_a_sidecars_mark_is_not_the_agents(inner: Mesh, reply: bytes) -> None:
+    """Another program has got the port of a sidecar that is gone."""
+    a, b = await inner.pair()
+    fake = await inner.agent(says(reply))
+    a.learn(b.entry(address=f"127.0.0.1:{fake.port}"))
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (502, "bad_agent_response", "unknown")
+    assert f"what answers at 127.0.0.1:{fake.port} is not a sidecar" in answer.json["detail"]
+    await inner.idle()
+    again = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (again.status, again.code, again.json["executed"]) == (503, "no_agent_available", "no")
+    assert len(fake.asked) == 1, "it is left alone for a while"
+
+
+async def test_an_upgrade_by_a_stranger_is_no_tunnel(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    fake = await inner.agent(says(b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"))
+    a.learn(b.entry(address=f"127.0.0.1:{fake.port}"))
+    answer = await inner.ask(a, "/to/summarize/x", "Connection: Upgrade", "Upgrade: websocket")
+    assert (answer.status, answer.code) == (502, "bad_agent_response")
+    await until(lambda: not fake._tasks)
+    await inner.idle()
+
+
+async def test_a_load_that_cannot_be_read_is_a_mark_all_the_same(inner: Mesh) -> None:
+    answer = await misled(inner, ok(b"done", b"Reach-Load: from the future"))
+    assert (answer.status, answer.body) == (200, b"done")
+
+
+async def test_what_the_mesh_door_refuses_is_not_the_agents_answer(inner: Mesh) -> None:
+    """A caller's head that fits the outbound door fits the mesh door too, with all that is added on the way."""
+    a, b = await inner.pair()
+    large = [f"X-Large-{n}: {'x' * 8000}" for n in range(8)]
+    answer = await inner.ask(a, "/to/summarize/x", *large)
+    assert answer.status == 200
+    assert len(b.agent.last.headers) > 8
+    b.sidecar._mesh.service.limits = b.sidecar._mesh.service.limits._replace(head_bytes=4096)
+    answer = await inner.ask(a, "/to/summarize/x", *large)
+    assert (answer.status, answer.code, answer.json["executed"]) == (431, "header_too_large", "no")
+    assert [(one["agent"], one["result"]) for one in answer.json["attempts"]] == [("b", "header_too_large")]
