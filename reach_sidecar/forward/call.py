@@ -44,7 +44,7 @@ class Call:
         self.deadline = 0.0
         self.retries_left = 0
         self.fields: list[Field] = []  # what passes through to the next hop
-        self.attempt = 0  # on the called side: which one this is, as the caller counts
+        self.attempt = 0  # which one was answered; on the called side: which one this is, as the caller counts
         self.attempts: list[Attempt] = []
         self.results: list[Result] = []
         self.outcome = ""

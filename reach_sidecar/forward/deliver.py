@@ -10,10 +10,10 @@ from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
 from reach_sidecar.forward.failure import Refusal, request_broke
 from reach_sidecar.forward.observe import traceparent
-from reach_sidecar.forward.replay import ReplayedBody
+from reach_sidecar.forward.replay import Replay, ReplayedBody
 from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
 from reach_sidecar.http1.limits import Limits
-from reach_sidecar.http1.message import Field, Response
+from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.pool import Pool
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.health import HealthChecks
@@ -34,6 +34,7 @@ class Deliver:
         self._loop = asyncio.get_running_loop()
         self._pool: Pool | None = None
         self._address: str | None = None
+        self._authority = b""
 
     async def __call__(self, call: Call, capability: Capability) -> Response:
         local = self._local
@@ -42,15 +43,22 @@ class Deliver:
         deadline = call.deadline
         if capability.timeout_s is not None:
             deadline = min(deadline, self._loop.time() + capability.timeout_s)
-        connection = await self._connect(IDLE_S if repeatable else IDLE_ONCE_ONLY_S, deadline)
+        request = call.request
+        pool = self._current_pool()
+        connection = pool.take_idle(IDLE_S if repeatable else IDLE_ONCE_ONLY_S) or await self._connect(pool, deadline)
+        content = ReplayedBody(request.body).for_attempt()
+        headers = self._headers(call, deadline)
+        chunked = _frame(headers, content, request)
+        head = request_head(request.method, request.target, headers)
         try:
-            response = await self._exchange(connection, call, deadline)
+            response = await connection.exchange(request.method, head, content, deadline, chunked=chunked,
+                                                 interim=request.interim)
         except AnswerTimeout:
             raise Problem("deadline_exceeded", f"The agent {local.agent_id} did not answer within "
                           f"{perf_counter() - began:.3g} s; it may still have done the work.") from None
         except ExchangeBroken:
-            if call.request.body.error is not None:  # it was we who broke it off
-                raise request_broke(call.request.body.error) from None
+            if request.body.error is not None:  # it was we who broke it off
+                raise request_broke(request.body.error) from None
             self._health.check_soon()
             raise Problem("outcome_unknown", f"The agent {local.agent_id} closed the connection before its answer; "
                           "it may have done the work.") from None
@@ -65,14 +73,10 @@ class Deliver:
                                                   call.queue_ms, agent_ms))
         if response.tunnel is not None:
             response.headers += [(b"connection", b"Connection", b"Upgrade"),
-                                 (b"upgrade", b"Upgrade", call.request.upgrade or b"websocket")]
+                                 (b"upgrade", b"Upgrade", request.upgrade or b"websocket")]
         return response
 
-    async def _connect(self, max_idle_s: float, deadline: float) -> ClientConnection:
-        pool = self._current_pool()
-        connection = pool.take_idle(max_idle_s)
-        if connection is not None:
-            return connection
+    async def _connect(self, pool: Pool, deadline: float) -> ClientConnection:
         try:
             return await pool.connect(max(0.001, deadline - self._loop.time()))
         except ConnectFailed as error:
@@ -91,33 +95,13 @@ class Deliver:
             if self._pool is not None:
                 self._pool.retire()  # what runs there may end there
             self._address = address
+            self._authority = (address or "").removeprefix("http://").encode()
             self._pool = Pool(*host_and_port(address or ""), self._limits)
         return self._pool
 
-    async def _exchange(self, connection: ClientConnection, call: Call, deadline: float) -> Response:
-        request = call.request
-        content = ReplayedBody(request.body).for_attempt()
-        headers = self._headers(call, deadline)
-        chunked = False
-        length = request.header(b"content-length")
-        if isinstance(content, bytes):
-            if content or length is not None:
-                headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
-        elif length is not None:
-            headers.append((b"content-length", b"Content-Length", length))
-        else:
-            chunked = True
-            headers.append(_CHUNKED)
-        if request.upgrade is not None:
-            headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
-        head = request_head(request.method, request.target, headers)
-        return await connection.exchange(request.method, head, content, deadline, chunked=chunked,
-                                         interim=request.interim)
-
     def _headers(self, call: Call, deadline: float) -> list[Field]:
-        authority = (self._address or "").removeprefix("http://").encode()
         return [
-            (b"host", b"Host", authority),
+            (b"host", b"Host", self._authority),
             *fields.delivering(call.request.headers, call.request.peer),
             (b"reach-timeout", b"Reach-Timeout", format_timeout(deadline - self._loop.time())),
             traceparent(call.trace, call.span_id),
@@ -130,3 +114,19 @@ class Deliver:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
+
+
+def _frame(headers: list[Field], content: bytes | Replay, request: Request) -> bool:
+    """Add the fields that say how the request's body is framed. Returns whether it is chunked."""
+    length = request.header(b"content-length")
+    if isinstance(content, bytes):
+        if content or length is not None:
+            headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
+    elif length is not None:
+        headers.append((b"content-length", b"Content-Length", length))
+    else:
+        headers.append(_CHUNKED)
+        return True
+    if request.upgrade is not None:
+        headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
+    return False
