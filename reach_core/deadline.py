@@ -20,5 +20,9 @@ def parse_timeout(value: bytes) -> float:
 
 
 def format_timeout(remaining_s: float) -> bytes:
-    """`remaining_s` for the next hop, in whole milliseconds, at least 1."""
-    return b"%dms" % max(1, int(remaining_s * 1000))
+    """`remaining_s` for the next hop, in whole milliseconds, at least 1.
+
+    The hop itself counts as a millisecond at least: clocks of event loops tick in those, and what is passed on must
+    be less than what was got.
+    """
+    return b"%dms" % max(1, int(remaining_s * 1000) - 1)

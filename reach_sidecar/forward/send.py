@@ -157,8 +157,8 @@ class Send:
                       executed=executed if executed in ("no", "yes", "unknown") else "unknown")
 
     def _no_sidecar(self, response: Response, peer: Peer) -> AttemptFailed:
-        """Another program has got the address: whatever it says is not the agent's answer, and nobody else is sent there
-        for a while."""
+        """Another program has got the address: what it says is not the agent's answer, and for a while nobody is sent
+        there."""
         if isinstance(response.body, Body):
             response.body.abandon()
         if isinstance(response.tunnel, ClientConnection):

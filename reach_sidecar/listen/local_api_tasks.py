@@ -11,10 +11,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from reach_core.deadline import format_timeout
 from reach_core.headers import HOP_BY_HOP
 from reach_core.names import normalise
 from reach_core.trace import TraceContext, new_context, parse_traceparent
+from reach_core.units import format_duration
 from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Field, Request, Response, field
 from reach_sidecar.listen.local_api_types import RunTask, seconds
@@ -72,7 +72,8 @@ def _headers(request: Request, task: RunTask, task_id: str, trace: TraceContext)
     session = task.session_id.encode() if task.session_id is not None else request.header(b"reach-session")
     if session is not None:
         headers.append(field("Reach-Session", session))
-    timeout = format_timeout(seconds(task.timeout)) if task.timeout is not None else request.header(b"reach-timeout")
+    given = task.timeout
+    timeout = request.header(b"reach-timeout") if given is None else format_duration(seconds(given)).encode()
     if timeout is not None:
         headers.append(field("Reach-Timeout", timeout))
     return headers

@@ -30,5 +30,12 @@ def test_the_next_hop_never_gets_more(remaining_s: float) -> None:
     assert parse_timeout(format_timeout(remaining_s)) <= max(remaining_s, 0.001) + 1e-9
 
 
+@given(st.integers(2, 10**9), st.floats(0, 10**5))
+def test_each_hop_gets_less_than_the_one_before(ms: int, now: float) -> None:
+    """Also when the clock did not tick between the two."""
+    deadline = now + parse_timeout(b"%dms" % ms)
+    assert parse_timeout(format_timeout(deadline - now)) <= (ms - 1) / 1000
+
+
 def test_a_budget_that_is_over_is_a_millisecond() -> None:
     assert format_timeout(-5) == b"1ms"
