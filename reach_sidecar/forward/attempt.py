@@ -87,6 +87,7 @@ class Attempt:
         self._counters.observe_attempt(call.target, failed.result)
         self._log.line({
             "level": "warn", "event": "attempt", "trace_id": call.trace.trace_id, "span_id": call.span_id,
+            "attempt_span_id": call.attempt_span_id or None,
             "key": call.key.decode("latin-1"), "caller": call.caller, "target": call.target,
             "capability": call.capability, "attempt": len(call.attempts), "outcome": failed.result,
             "ms": round(ms, 3), "detail": failed.detail,

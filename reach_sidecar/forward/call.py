@@ -20,11 +20,12 @@ class Timing(NamedTuple):
 
 class Call:
     """`started` and `deadline` are loop seconds; the loop's clock ticks in ms, so durations are measured from
-    `began` (perf_counter seconds). `span_id` is this hop's span, `parent_id` the one it was called from."""
+    `began` (perf_counter seconds). `span_id` is this hop's span, `parent_id` the one it was called from;
+    `attempt_span_id` was sent with the last attempt, empty where that sent nothing."""
 
-    __slots__ = ("attempt", "attempts", "began", "caller", "capability", "deadline", "destination", "fields", "key",
-                 "key_given", "offers", "outcome", "parent_id", "path", "queue_ms", "request", "results",
-                 "retries_left", "span_id", "started", "target", "trace")
+    __slots__ = ("attempt", "attempt_span_id", "attempts", "began", "caller", "capability", "deadline",
+                 "destination", "fields", "key", "key_given", "offers", "outcome", "parent_id", "path", "queue_ms",
+                 "request", "results", "retries_left", "span_id", "started", "target", "trace")
 
     def __init__(self, request: Request, started: float, began: float = 0.0) -> None:
         self.request = request
@@ -33,6 +34,7 @@ class Call:
         self.trace: TraceContext = _NO_TRACE
         self.span_id = ""
         self.parent_id: str | None = None
+        self.attempt_span_id = ""
         self.destination: Destination | None = None
         self.capability = ""  # as asked for, normalised
         self.path: bytes | None = None  # path and query for the agent; None: the capability's own path

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from urllib.parse import quote
 
+from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.client import ExchangeError
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.peer import Peer
@@ -38,7 +39,9 @@ class Canceller:
         # a peer that cannot be told notices the broken connection by itself, only later
         with contextlib.suppress(ExchangeError):
             connection = await peer.pool.acquire(1.0, CANCEL_TIMEOUT_S)
-            await connection.exchange(b"DELETE", head, b"", deadline)
+            response = await connection.exchange(b"DELETE", head, b"", deadline)
+            if isinstance(response.body, Body):
+                response.body.abandon()
 
 
 class RunningCalls:

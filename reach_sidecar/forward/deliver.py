@@ -10,10 +10,11 @@ from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
 from reach_sidecar.forward.failure import Refusal, request_broke
 from reach_sidecar.forward.observe import traceparent
-from reach_sidecar.forward.replay import Replay, ReplayedBody
+from reach_sidecar.forward.outgoing import frame, switch
+from reach_sidecar.forward.replay import ReplayedBody
 from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
 from reach_sidecar.http1.limits import Limits
-from reach_sidecar.http1.message import Field, Request, Response
+from reach_sidecar.http1.message import Field, Response
 from reach_sidecar.http1.pool import Pool
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.health import HealthChecks
@@ -23,7 +24,6 @@ from reach_sidecar.policy.retry import SAFE_METHODS
 # Servers close idle connections when they like: only what was idle very shortly is used again (design §3).
 IDLE_S = 1.0
 IDLE_ONCE_ONLY_S = 0.5
-_CHUNKED = (b"transfer-encoding", b"Transfer-Encoding", b"chunked")
 
 
 class Deliver:
@@ -48,11 +48,15 @@ class Deliver:
         connection = pool.take_idle(IDLE_S if repeatable else IDLE_ONCE_ONLY_S) or await self._connect(pool, deadline)
         content = ReplayedBody(request.body).for_attempt()
         headers = self._headers(call, deadline)
-        chunked = _frame(headers, content, request)
+        chunked = frame(headers, content, request)
         head = request_head(request.method, request.target, headers)
         try:
             response = await connection.exchange(request.method, head, content, deadline, chunked=chunked,
                                                  interim=request.interim)
+        except ConnectFailed:
+            self._health.check_soon()
+            raise Refusal("agent_unreachable", f"the agent {local.agent_id} closed the connection before the call "
+                          "was sent") from None
         except AnswerTimeout:
             raise Problem("deadline_exceeded", f"The agent {local.agent_id} did not answer within "
                           f"{perf_counter() - began:.3g} s; it may still have done the work.") from None
@@ -72,8 +76,7 @@ class Deliver:
         response.headers.append(fields.load_field(running, local.queued, local.limits.max_concurrency,
                                                   call.queue_ms, agent_ms))
         if response.tunnel is not None:
-            response.headers += [(b"connection", b"Connection", b"Upgrade"),
-                                 (b"upgrade", b"Upgrade", request.upgrade or b"websocket")]
+            switch(response.headers, request)
         return response
 
     async def _connect(self, pool: Pool, deadline: float) -> ClientConnection:
@@ -114,19 +117,3 @@ class Deliver:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
-
-
-def _frame(headers: list[Field], content: bytes | Replay, request: Request) -> bool:
-    """Add the fields that say how the request's body is framed. Returns whether it is chunked."""
-    length = request.header(b"content-length")
-    if isinstance(content, bytes):
-        if content or length is not None:
-            headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
-    elif length is not None:
-        headers.append((b"content-length", b"Content-Length", length))
-    else:
-        headers.append(_CHUNKED)
-        return True
-    if request.upgrade is not None:
-        headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
-    return False

@@ -8,8 +8,10 @@ from reach_core.problem import Problem
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.failure import request_broke
 from reach_sidecar.forward.observe import CallLog
+from reach_sidecar.forward.outgoing import frame, switch
 from reach_sidecar.forward.replay import ReplayedBody
 from reach_sidecar.forward.route import Address, Routes, split_authority
+from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.client import (
     AnswerTimeout,
     BadAnswer,
@@ -77,16 +79,7 @@ class Egress:
         content = ReplayedBody(request.body).for_attempt()
         headers = [header for header in fields.passing(request.headers) if header[0] not in _OURS]
         headers.insert(0, (b"host", b"Host", target.name.encode("latin-1")))
-        length = request.header(b"content-length")
-        chunked = not isinstance(content, bytes) and length is None
-        if chunked:
-            headers.append((b"transfer-encoding", b"Transfer-Encoding", b"chunked"))
-        elif isinstance(content, bytes) and (content or length is not None):
-            headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
-        elif length is not None:
-            headers.append((b"content-length", b"Content-Length", length))
-        if request.upgrade is not None:
-            headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
+        chunked = frame(headers, content, request)
         path = target.path or b"/"
         if proxied:
             path = b"http://" + target.name.encode("latin-1") + path
@@ -96,8 +89,7 @@ class Egress:
                                              interim=request.interim)
         response.headers = fields.passing(response.headers)
         if response.tunnel is not None:
-            response.headers += [(b"connection", b"Connection", b"Upgrade"),
-                                 (b"upgrade", b"Upgrade", request.upgrade or b"websocket")]
+            switch(response.headers, request)
         return response
 
     async def _tunnel(self, connection: ClientConnection, request: Request, deadline: float,
@@ -107,6 +99,8 @@ class Egress:
                                                              *self._authorization()])
             response = await connection.exchange(b"CONNECT", head, b"", deadline)
             if response.tunnel is None:
+                if isinstance(response.body, Body):
+                    response.body.abandon()
                 raise Problem("bad_gateway", f"The next proxy refused the tunnel with status {response.status}.")
         else:
             connection.become_tunnel()

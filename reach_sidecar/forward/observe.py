@@ -87,6 +87,8 @@ class Observe:
         }
         if self._side == "in":
             record["caller_proved"] = False  # it is what the calling sidecar says of itself (design, "Reach-Caller")
+        else:
+            record["attempt_span_id"] = call.attempt_span_id or None  # the `parent_id` of the called side's line
         if detail is not None:
             record["detail"] = detail
         self._log.line(record)

@@ -15,6 +15,7 @@ from reach_sidecar.forward.call import Call, Timing
 from reach_sidecar.forward.cancel import Canceller
 from reach_sidecar.forward.failure import AttemptFailed, request_broke
 from reach_sidecar.forward.observe import traceparent
+from reach_sidecar.forward.outgoing import frame, switch
 from reach_sidecar.forward.replay import KEEP_AT_MOST, ReplayedBody
 from reach_sidecar.http1.body import Body, BodyError, BodyTooLarge
 from reach_sidecar.http1.client import (
@@ -24,7 +25,7 @@ from reach_sidecar.http1.client import (
     ConnectFailed,
     ExchangeBroken,
 )
-from reach_sidecar.http1.message import Field, Response
+from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.peer import Peer
 from reach_sidecar.membership.view import Offer
@@ -33,7 +34,6 @@ from reach_sidecar.policy.retry import REFUSALS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
 MAX_PROBLEM_BYTES = 64 * 1024
-_CHUNKED = (b"transfer-encoding", b"Transfer-Encoding", b"chunked")
 _EXPECT = (b"expect", b"Expect", b"100-continue")
 _FAULT_RESULT: dict[str, Result] = {
     "deadline_exceeded": "timeout", "outcome_unknown": "broken", "bad_agent_response": "bad_answer",
@@ -75,6 +75,7 @@ class Send:
         try:
             return await peer.pool.connect(max(0.001, call.deadline - self._loop.time()))
         except ConnectFailed as error:
+            call.attempt_span_id = ""
             if error.hurried:
                 raise Problem("deadline_exceeded", "The call's time was over before its agent could be reached.",
                               executed="no") from None
@@ -86,20 +87,10 @@ class Send:
         request = call.request
         content = body.for_attempt()
         headers = self._headers(call, offer, attempt)
-        chunked = ask_first = False
-        if isinstance(content, bytes):
-            if content or request.header(b"content-length") is not None:
-                headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
-        else:
-            length = request.header(b"content-length")
-            chunked = length is None
-            headers.append(_CHUNKED if length is None else (b"content-length", b"Content-Length", length))
-            # a long body cannot be kept for another attempt: let a refusal come before it is sent
-            ask_first = request.expects_continue or (length is not None and int(length) > KEEP_AT_MOST)
-            if ask_first:
-                headers.append(_EXPECT)
-        if request.upgrade is not None:
-            headers += [(b"connection", b"Connection", b"Upgrade"), (b"upgrade", b"Upgrade", request.upgrade)]
+        chunked = frame(headers, content, request)
+        ask_first = not isinstance(content, bytes) and _asks_first(request)
+        if ask_first:
+            headers.append(_EXPECT)
         destination = call.destination
         path = call.path
         if path is None:
@@ -108,6 +99,8 @@ class Send:
         try:
             return await connection.exchange(request.method, head, content, call.deadline, chunked=chunked,
                                              ask_first=ask_first, interim=request.interim)
+        except ConnectFailed as error:
+            raise AttemptFailed("connect_failed", str(error)) from None
         except ExchangeBroken:
             if request.body.error is not None:  # it was we who broke it off
                 raise request_broke(request.body.error) from None
@@ -119,6 +112,7 @@ class Send:
 
     def _headers(self, call: Call, offer: Offer, attempt: int) -> list[Field]:
         peer = offer.peer
+        span_id = call.attempt_span_id = span_of(self._random.getrandbits(64))
         headers = [(b"host", b"Host", peer.wire_address), *call.fields]
         headers += (
             (b"reach-target", b"Reach-Target", offer.wire_target),
@@ -127,7 +121,7 @@ class Send:
             (b"reach-attempt", b"Reach-Attempt", b"%d" % attempt),
             (b"reach-timeout", b"Reach-Timeout", format_timeout(call.deadline - self._loop.time())),
             (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
-            traceparent(call.trace, span_of(self._random.getrandbits(64))),
+            traceparent(call.trace, span_id),
         )
         if not call.key_given:
             headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
@@ -182,8 +176,7 @@ class Send:
             fields.server_timing(timing),
         )
         if response.tunnel is not None and response.status == 101:
-            headers += [(b"connection", b"Connection", b"Upgrade"),
-                        (b"upgrade", b"Upgrade", call.request.upgrade or b"websocket")]
+            switch(headers, call.request)
         response.headers = headers
 
     def _sent(self, peer: Peer, call: Call, error: BaseException | None) -> None:
@@ -195,6 +188,12 @@ class Send:
         """Nobody waits any more. Whoever gave a key of its own may come back for the answer (design, "Cancelling")."""
         if not call.key_given:
             self._canceller.cancel(peer, call.key)
+
+
+def _asks_first(request: Request) -> bool:
+    """A long body cannot be kept for another attempt: let a refusal come before it is sent."""
+    length = request.header(b"content-length")
+    return request.expects_continue or (length is not None and int(length) > KEEP_AT_MOST)
 
 
 async def _problem_of(response: Response, deadline: float) -> dict[str, object]:
