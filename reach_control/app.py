@@ -28,7 +28,7 @@ from reach_control.registry.lease import Moment, Terms
 from reach_control.registry.registry import Registry
 from reach_control.telemetry.log import ControlLog
 from reach_control.telemetry.metrics import Figures
-from reach_core.settings.address import is_loopback, split_address
+from reach_core.address import is_loopback, split_address
 from reach_core.table import PeerTable
 from reach_os.ports import PortError, address_of, listen
 from reach_os.state_dir import StateDir, lock_state_dir

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
+from reach_core.address import is_loopback, split_address
 from reach_core.names import normalise
-from reach_core.settings.address import is_loopback, split_address
 from reach_core.settings.document import MAX_BYTES, decode, unreadable
 from reach_core.settings.log import LogConfig
 from reach_core.settings.reading import Fault, read_settings

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from reach_core.address import is_loopback, split_address
 from reach_core.names import normalise
 from reach_core.peer import MAX_ENTRY_BYTES
-from reach_core.settings.address import is_loopback, split_address
 from reach_core.settings.reading import Fault
 from reach_core.units import format_duration
 from reach_sidecar.config_agent import AgentConfig, CapabilityConfig

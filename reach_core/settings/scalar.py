@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from reach_core.peer import AGENT_ID as AGENT_ID_PATTERN
-from reach_core.settings.address import (
+from reach_core.address import (
     check_host,
     is_wildcard,
     join_address,
     split_address,
     split_base_url,
 )
+from reach_core.peer import AGENT_ID as AGENT_ID_PATTERN
 from reach_core.units import format_duration, format_size, parse_duration, parse_size
 
 _LONGEST_S = 366 * 86400.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reach_core.settings.address import (
+from reach_core.address import (
     check_host,
     is_loopback,
     is_wildcard,
