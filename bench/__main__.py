@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from bench import figures, machine, report, rounds
+from bench import figures, machine, reach, report, rounds
 from bench.daemon import ROOT, BenchError
-from bench.measures import MEASURES, SYSTEMS
+from bench.measures import BUILDS, MEASURES, SYSTEMS
 from bench.rig import standing
 
 FULL = {"rounds": 5, "seconds": 4.0, "warm_up_s": 3.0}
@@ -37,7 +37,7 @@ class Progress:
 @click.option("--only", default="", help="Figures to take, such as cpu16,latency1. Writes nothing.")
 @click.option("--rounds", "times", type=click.IntRange(1), help=f"Rounds. [{FULL['rounds']}]")
 @click.option("--seconds", type=click.IntRange(1), help=f"Length of one sample. [{FULL['seconds']:g}]")
-@click.option("--without", multiple=True, type=click.Choice(["envoy", "reach"]), help="Leave a system out.")
+@click.option("--without", multiple=True, type=click.Choice(SYSTEMS), help="Leave a system out.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a target is missed.")
 @click.pass_context
@@ -59,7 +59,7 @@ def main(
     if quick and not only:
         slow = {measure.name for measure in MEASURES if measure.slow}
         chosen = tuple(figure for figure in chosen if figure.measure not in slow)
-    systems = tuple(name for name in SYSTEMS if name not in without)
+    systems = _systems(without)
     document, results = _measure(
         chosen, systems, int(times or preset["rounds"]), float(seconds or preset["seconds"]), preset["warm_up_s"]
     )
@@ -74,6 +74,20 @@ def main(
         click.echo(f"Written: {path.relative_to(ROOT)} and {report.DOCUMENT.relative_to(ROOT)}.", err=True)
     if check and any(result.met is False for result in results):
         sys.exit(1)
+
+
+def _systems(without: tuple[str, ...]) -> tuple[str, ...]:
+    """All but those; a compiled build that cannot be measured is left out, and said to be."""
+    systems = tuple(name for name in SYSTEMS if name not in without)
+    if "compiled" not in systems:
+        return systems
+    state = reach.state_of_compiled()
+    if state == "missing":
+        click.echo("There is no compiled build (`make compiled` makes it): measuring pure Python only.", err=True)
+        return tuple(name for name in systems if name != "compiled")
+    if state == "stale":
+        click.echo("The compiled build is older than the sources: `make compiled` makes it anew.", err=True)
+    return systems
 
 
 def _measure(
@@ -127,10 +141,11 @@ def render(file: Path) -> None:
 @click.option("--seconds", default=10, show_default=True, help="How long to sample.")
 @click.option("--connections", default=16, show_default=True, help="Connections that load the pair meanwhile.")
 @click.option("--top", default=25, show_default=True, help="Functions to list per process.")
+@click.option("--build", type=click.Choice(BUILDS), default="pure", show_default=True, help="Which build to look into.")
 @click.option("--native", is_flag=True, help="Look into C extensions as well (slower).")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the raw stacks in this directory.")
-def profile(seconds: int, connections: int, top: int, native: bool, keep: Path | None) -> None:
-    """Where the sidecars' time goes under load, by py-spy.
+def profile(seconds: int, connections: int, top: int, build: str, native: bool, keep: Path | None) -> None:
+    """Where the sidecars' time goes under load, by py-spy. Of the compiled build, --native shows the functions in C.
 
     Example: python -m bench profile --seconds 5 --connections 1
     """
@@ -138,8 +153,8 @@ def profile(seconds: int, connections: int, top: int, native: bool, keep: Path |
 
     progress = Progress()
     try:
-        with standing(("reach",), seconds, 1.0, progress) as rig:
-            profiles = profiling.record(rig, connections, seconds, native, keep)
+        with standing((build,), seconds, 1.0, progress) as rig:
+            profiles = profiling.record(rig, build, connections, seconds, native, keep)
     except BenchError as error:
         raise click.ClickException(str(error)) from error
     progress.clear()
@@ -160,7 +175,7 @@ def calls(seconds: int, connections: int, top: int) -> None:
 
     progress = Progress()
     try:
-        with standing(("reach",), seconds, 1.0, progress, counted=True) as rig:
+        with standing(("pure",), seconds, 1.0, progress, counted=True) as rig:
             taken = counting.take(rig, connections, seconds)
     except BenchError as error:
         raise click.ClickException(str(error)) from error

@@ -36,10 +36,10 @@ class Counts:
 
 def take(rig: Rig, connections: int, seconds: int) -> list[Counts]:
     """Load the counted pair, end it, and read what it noted. Rare functions are left out."""
-    pair = rig.pairs["reach"]
+    pair = rig.pairs["pure"]
     load = wrk.run(pair.url("/process"), connections, seconds, rig.script)
     load.require_clean(pair.name)
-    calls = load.calls + rig.warm_up_calls["reach"]
+    calls = load.calls + rig.warm_up_calls["pure"]
     for hop in pair.hops:
         hop.end()
     return [read(hop.name, hop.log.with_name(COUNTS), calls) for hop in pair.hops]

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from bench.measures import BUILDS
 from bench.rounds import Samples
 
 Aggregate = Callable[[list[float]], float]
@@ -14,7 +15,8 @@ class Figure:
     """A row of the table: which metric of which measure, and what it should be.
 
     `added`: what the system adds to calling the agent directly. `ratio_at_most` bounds Reach / Envoy,
-    `at_most` and `at_least` bound Reach's own value. Without any of them the row is there for information.
+    `at_most` and `at_least` bound Reach's own value. Without any of them the row is there for information. Reach is
+    the compiled build, or pure Python where there is no other.
     """
 
     key: str
@@ -96,19 +98,28 @@ NOT_MEASURED = (
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """A build of Reach beside Envoy: the median of the rounds' own ratios, and their extremes."""
+
+    middle: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class Result:
-    """One figure as measured. `ratio` is the median of the rounds' own ratios, `low` and `high` their extremes."""
+    """One figure as measured, and whether the build that is judged `met` its target."""
 
     key: str
     title: str
     unit: str
     target: str
-    reach: float | None
+    compiled: float | None
+    pure: float | None
     envoy: float | None
     direct: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
+    compiled_ratio: Ratio | None
+    pure_ratio: Ratio | None
     met: bool | None
 
     def to_dict(self) -> dict[str, object]:
@@ -137,31 +148,45 @@ def _result(figure: Figure, samples: Samples) -> Result:
         for system, taken in samples[figure.measure].items()
     }
     middle = {system: figure.over_rounds(taken) if taken else None for system, taken in values.items()}
-    ratios = _side_by_side(values, figure.added)
-    ratio = statistics.median(ratios) if ratios and figure.compared else None
     base = middle.get("direct")
     if figure.added and base is not None:
         # Tails of direct calls are as noisy as what is looked for: subtract medians, not round by round.
         middle |= {name: value - base for name, value in middle.items() if value is not None and name != "direct"}
-        ratio = _quotient(middle.get("reach"), middle.get("envoy"))
+    ratios = {build: _ratio(figure, build, values, middle) for build in BUILDS}
+    judged = next((build for build in BUILDS if values.get(build)), BUILDS[0])
     return Result(
         key=figure.key,
         title=figure.title,
         unit=figure.unit,
         target=figure.target,
-        reach=middle.get("reach"),
+        compiled=middle.get("compiled"),
+        pure=middle.get("pure"),
         envoy=middle.get("envoy"),
         direct=middle.get("direct"),
-        ratio=ratio,
-        low=min(ratios, default=None),
-        high=max(ratios, default=None),
-        met=_met(figure, middle.get("reach"), ratio),
+        compiled_ratio=ratios["compiled"],
+        pure_ratio=ratios["pure"],
+        met=_met(figure, middle.get(judged), ratios[judged]),
     )
 
 
-def _side_by_side(values: dict[str, list[float]], added: bool) -> list[float]:
+def _ratio(
+    figure: Figure, build: str, values: dict[str, list[float]], middle: dict[str, float | None]
+) -> Ratio | None:
+    if not figure.compared:
+        return None
+    quotients = _side_by_side(values, build, figure.added)
+    if figure.added:
+        of_all = _quotient(middle.get(build), middle.get("envoy"))
+    else:
+        of_all = statistics.median(quotients) if quotients else None
+    if of_all is None:
+        return None
+    return Ratio(of_all, min(quotients, default=None), max(quotients, default=None))
+
+
+def _side_by_side(values: dict[str, list[float]], build: str, added: bool) -> list[float]:
     """Reach / Envoy of each round, of what they add to that round's direct calls if `added`."""
-    ours, theirs = values.get("reach", []), values.get("envoy", [])
+    ours, theirs = values.get(build, []), values.get("envoy", [])
     base = values.get("direct", []) if added else [0.0] * len(ours)
     quotients = [_quotient(r - d, e - d) for r, e, d in zip(ours, theirs, base, strict=False)]
     return [quotient for quotient in quotients if quotient is not None]
@@ -172,9 +197,9 @@ def _quotient(ours: float | None, theirs: float | None) -> float | None:
     return ours / theirs if ours is not None and theirs is not None and ours > 0 and theirs > 0 else None
 
 
-def _met(figure: Figure, ours: float | None, ratio: float | None) -> bool | None:
+def _met(figure: Figure, ours: float | None, ratio: Ratio | None) -> bool | None:
     if figure.ratio_at_most is not None:
-        return None if ratio is None else ratio <= figure.ratio_at_most
+        return None if ratio is None else ratio.middle <= figure.ratio_at_most
     if ours is None:
         return None
     if figure.at_most is not None:

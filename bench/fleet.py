@@ -23,11 +23,11 @@ READY_WITHIN_S = 240.0
 DESCRIPTORS = 20_000
 
 
-def measure(agent: str, control: str, directory: Path) -> dict[str, float]:
+def measure(build: str, agent: str, control: str, directory: Path) -> dict[str, float]:
     """{lost: calls without a 200, p95_overhead_ms: latency beyond the work, overhead_percent: its mean share}."""
     _allow_descriptors()
     with ExitStack() as stack:
-        caller = _start(agent, control, directory, stack)
+        caller = _start(build, agent, control, directory, stack)
         found = offer(caller.address, "/to/work/work", RATE, SECONDS, CONNECTIONS, cold=True)
     work_ms = WORK_S * 1000
     return {
@@ -38,14 +38,14 @@ def measure(agent: str, control: str, directory: Path) -> dict[str, float]:
     }
 
 
-def _start(agent: str, control: str, directory: Path, stack: ExitStack) -> Pair:
+def _start(build: str, agent: str, control: str, directory: Path, stack: ExitStack) -> Pair:
     daemons: list[Daemon] = []
     looks = []
     for number in range(AGENTS + 1):
         name, serves = (f"worker-{number}", "work") if number else ("fleet-caller", None)
         state = directory / f"state-{name}"
         config = reach.sidecar_config(name, agent, control, state, serves, MAX_CONCURRENCY)
-        daemon, look = reach.start("sidecar", name, config, directory)
+        daemon, look = reach.start("sidecar", name, config, directory, build)
         daemons.append(stack.enter_context(daemon))
         looks.append(look)
     stack.callback(ask_all_to_end, daemons)  # at once, before each is waited for

@@ -23,7 +23,7 @@ def measure(system: str, agent: str, control: str | None, directory: Path) -> di
             daemon, ready = envoy.start(name, agent, "", directory)
         else:
             config = reach.sidecar_config(name, agent, control, directory / f"state-{name}", serves="idle")
-            daemon, ready = reach.start("sidecar", name, config, directory)  # type: ignore[assignment]
+            daemon, ready = reach.start("sidecar", name, config, directory, system)  # type: ignore[assignment]
         stack.enter_context(daemon)
         daemon.wait_for(ready, "ready")
         ready_s = time.monotonic() - daemon.started_s

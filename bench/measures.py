@@ -1,7 +1,7 @@
 """What is measured: each measure takes one sample of one system, `rounds.interleave` decides when."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,9 @@ from bench.pair import Pair
 Sample = dict[str, float]
 OPEN_LOOP_RATE = 500
 OPEN_LOOP_CONNECTIONS = 16
-SYSTEMS = ("direct", "envoy", "reach")
+BUILDS = ("compiled", "pure")  # of Reach; targets are judged on the first of them that runs
+SYSTEMS = ("direct", "envoy", *BUILDS)
+JUDGED = ("direct", "envoy", "compiled")
 
 
 @dataclass
@@ -34,13 +36,22 @@ class Rig:
 
 @dataclass(frozen=True)
 class Measure:
-    """`take` samples one system of the rig; a `share` of the asked rounds is enough where little varies."""
+    """`take` samples one system of the rig; a `share` of the asked rounds is enough where little varies.
+
+    Where `systems` holds only the compiled build, the pure one takes its place when there is no compiled one.
+    """
 
     name: str
     take: Callable[[Rig, str], Sample]
     systems: tuple[str, ...] = SYSTEMS
     share: float = 1.0
     slow: bool = False  # not in a quick run
+
+    def among(self, running: Container[str]) -> tuple[str, ...]:
+        """Those of its systems that run, in the order of SYSTEMS."""
+        stand_in = "compiled" if "compiled" in running else "pure"
+        wanted = {stand_in if name == "compiled" else name for name in self.systems}
+        return tuple(name for name in SYSTEMS if name in wanted and name in running)
 
 
 def _closed_loop(connections: int) -> Callable[[Rig, str], Sample]:
@@ -75,7 +86,7 @@ def _cpu(booked_ns: list[int], calls: int) -> Sample:
 
 def _fleet(rig: Rig, system: str) -> Sample:
     assert rig.control is not None
-    return fleet.measure(rig.agent, rig.control, rig.directory)
+    return fleet.measure(system, rig.agent, rig.control, rig.directory)
 
 
 def _first_chunk(rig: Rig, system: str) -> Sample:
@@ -89,16 +100,16 @@ def _bulk(rig: Rig, system: str) -> Sample:
 
 
 def _footprint(rig: Rig, system: str) -> Sample:
-    control = rig.control if system == "reach" else None
+    control = rig.control if system in BUILDS else None
     return footprint.measure(system, rig.agent, control, rig.directory)
 
 
 MEASURES = (
-    Measure("footprint", _footprint, systems=("envoy", "reach"), share=0.6),
-    Measure("stream", _first_chunk),
-    Measure("bulk", _bulk, systems=("envoy", "reach"), share=0.4),
+    Measure("footprint", _footprint, systems=("envoy", *BUILDS), share=0.6),
+    Measure("stream", _first_chunk, systems=JUDGED),
+    Measure("bulk", _bulk, systems=("envoy", "compiled"), share=0.4),
     Measure("closed1", _closed_loop(1)),
     Measure("open500", _open_loop),
     Measure("closed16", _closed_loop(16)),
-    Measure("fleet", _fleet, systems=("reach",), share=0.2, slow=True),
+    Measure("fleet", _fleet, systems=("compiled",), share=0.2, slow=True),
 )

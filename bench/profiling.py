@@ -27,12 +27,12 @@ class Profile:
     call_us: float
 
 
-def record(rig: Rig, connections: int, seconds: int, native: bool, keep: Path | None) -> list[Profile]:
+def record(rig: Rig, build: str, connections: int, seconds: int, native: bool, keep: Path | None) -> list[Profile]:
     """A profile of each hop, taken while wrk loads the pair. Raises BenchError when py-spy cannot."""
     spy = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if spy is None:
         raise BenchError("py-spy is missing: install the extra with `pip install -e '.[dev]'`.")
-    pair = rig.pairs["reach"]
+    pair = rig.pairs[build]
     directory = keep or rig.directory
     directory.mkdir(parents=True, exist_ok=True)
     files = [directory / f"{hop.name}.stacks" for hop in pair.hops]

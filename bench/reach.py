@@ -1,5 +1,9 @@
-"""A control node and two sidecars, started by the commands operators use, every port a free one."""
+"""A control node and two sidecars, started by the commands operators use, every port a free one.
 
+There are two builds of them: `pure`, the Python as it is, and `compiled`, whose hot modules are C.
+"""
+
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +15,8 @@ from bench import fetch
 from bench.daemon import ROOT, BenchError, Daemon, python_module, read_json
 from bench.pair import Pair
 
-COMMAND = ROOT / ".venv" / "bin" / "reach"
+COMMANDS = {"compiled": ROOT / ".venv-compiled" / "bin" / "reach", "pure": ROOT / ".venv" / "bin" / "reach"}
+TARGETS = {"compiled": "make compiled", "pure": "make install"}
 ROUTABLE_WITHIN_S = 30.0
 LOCAL = "127.0.0.1:0"
 COUNTS = "calls.profile"
@@ -41,20 +46,20 @@ def control_config(state: Path) -> dict[str, Any]:
 
 
 def start(
-    verb: str, name: str, config: dict[str, Any], directory: Path, counted: bool = False
+    verb: str, name: str, config: dict[str, Any], directory: Path, build: str = "pure", counted: bool = False
 ) -> tuple[Daemon, Callable[[], dict[str, Any] | None]]:
     """One daemon, and a look at it: its ready file once it is there, None before.
 
-    `counted`: under cProfile, which leaves its counts in the daemon's directory when it ends.
+    `counted`: under cProfile, which leaves its counts in the daemon's directory when it ends (pure only).
     """
-    if not COMMAND.exists():
-        raise BenchError(f"{COMMAND} is missing: run `make install` first.")
+    if not COMMANDS[build].exists():
+        raise BenchError(f"{COMMANDS[build]} is missing: run `{TARGETS[build]}` first.")
     own = directory / name
     own.mkdir()
     file, ready_file = own / f"{verb}.yaml", own / "ready.json"
     file.write_text(yaml.safe_dump(config, sort_keys=False))
     counting = python_module("cProfile", "-o", str(own / COUNTS), "-m", "reach_cli")
-    command = counting if counted else [str(COMMAND)]
+    command = counting if counted else [str(COMMANDS[build])]
     command += [verb, "-c", str(file), "--ready-file", str(ready_file)]
     daemon = Daemon(name, command, own, env={"XDG_RUNTIME_DIR": str(directory)})
     return daemon, lambda: read_json(ready_file)
@@ -68,20 +73,29 @@ def start_control(directory: Path, stack: ExitStack) -> str:
 
 
 def start_pair(
-    agent_address: str, control: str, directory: Path, stack: ExitStack, counted: bool = False
+    build: str, agent_address: str, control: str, directory: Path, stack: ExitStack, counted: bool = False
 ) -> Pair:
     """Caller's sidecar → called agent's sidecar → agent, once a call has gone through. All end with `stack`."""
     hops: list[Daemon] = []
     outbound = ""
-    for name, serves in (("reach-b", "echo"), ("reach-a", None)):
+    capability = f"echo-{build}"  # the builds share a control node, and must not call each other
+    for name, serves in ((f"{build}-b", capability), (f"{build}-a", None)):
         config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves)
-        daemon, ready = start("sidecar", name, config, directory, counted)
+        daemon, ready = start("sidecar", name, config, directory, build, counted)
         stack.enter_context(daemon)
         hops.insert(0, daemon)
         outbound = str(daemon.wait_for(ready, "ready")["outbound"])
-    pair = Pair("reach", outbound, "/to/echo", tuple(hops))
-    hops[0].wait_for(lambda: _call(pair), "able to call echo", ROUTABLE_WITHIN_S)
+    pair = Pair(build, outbound, f"/to/{capability}", tuple(hops))
+    hops[0].wait_for(lambda: _call(pair), f"able to call {capability}", ROUTABLE_WITHIN_S)
     return pair
+
+
+def state_of_compiled() -> str:
+    """`fresh`, `stale` (sources changed since) or `missing`; make knows."""
+    if not COMMANDS["compiled"].exists():
+        return "missing"
+    done = subprocess.run(["make", "-q", ".venv-compiled/.installed"], cwd=ROOT, capture_output=True, check=False)
+    return "stale" if done.returncode == 1 else "fresh"
 
 
 def _call(pair: Pair) -> bool | None:

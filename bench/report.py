@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.daemon import ROOT
-from bench.figures import NOT_MEASURED, Result
+from bench.figures import NOT_MEASURED, Ratio, Result
 
 RESULTS = ROOT / "bench" / "results"
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN = "<!-- measured: begin (written by `make bench`) -->"
 END = "<!-- measured: end -->"
-HEADINGS = ("figure", "unit", "Reach", "Envoy", "direct", "Reach / Envoy (spread)", "target", "met")
+HEADINGS = (
+    "figure", "unit", "Reach compiled", "Reach pure", "Envoy", "direct",
+    "compiled / Envoy (spread)", "pure / Envoy (spread)", "target", "met",
+)  # fmt: skip
+NUMERIC = range(2, 8)
 
 
 def number(value: float | None) -> str:
@@ -26,22 +30,27 @@ def number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
 
 
+def quotient(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return ""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.middle:.2f}"
+    return f"{ratio.middle:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+
+
 def cells(result: Result) -> tuple[str, ...]:
-    ratio = ""
-    if result.ratio is not None:
-        ratio = f"{result.ratio:.2f}"
-    if result.ratio is not None and result.low is not None and result.high is not None:
-        ratio += f" ({result.low:.2f}–{result.high:.2f})"
     met = {True: "✓", False: "✗", None: ""}[result.met]
-    values = (number(result.reach), number(result.envoy), number(result.direct))
-    return (result.title, result.unit, *values, ratio, result.target, met)
+    values = [number(value) for value in (result.compiled, result.pure, result.envoy, result.direct)]
+    ratios = (quotient(result.compiled_ratio), quotient(result.pure_ratio))
+    return (result.title, result.unit, *values, *ratios, result.target, met)
 
 
 def markdown(results: Sequence[Result]) -> str:
     """The table, with a row for each target that is not measured yet."""
-    rows: list[tuple[str, ...]] = [HEADINGS, ("---", "---", "--:", "--:", "--:", "--:", "---", "---")]
+    rule = tuple("--:" if column in NUMERIC else "---" for column in range(len(HEADINGS)))
+    rows: list[tuple[str, ...]] = [HEADINGS, rule]
     rows += [cells(result) for result in results]
-    rows += [(title, "", "", "", "", "", target, why) for title, target, why in NOT_MEASURED]
+    rows += [(title, *[""] * (len(HEADINGS) - 3), target, why) for title, target, why in NOT_MEASURED]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -49,10 +58,9 @@ def plain(results: Sequence[Result]) -> str:
     """The table for a terminal."""
     rows: list[tuple[str, ...]] = [HEADINGS, *(cells(result) for result in results)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    numeric = range(2, 6)
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if column in numeric else cell.ljust(width)
+            cell.rjust(width) if column in NUMERIC else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -71,7 +79,13 @@ def section(document: dict[str, Any], results: Sequence[Result]) -> str:
         f"{settings['busy_before']:.0%} of the machine was busy with other things before, "
         f"{settings['stolen']:.1%} was taken by its host meanwhile."
     )
-    return f"{where}\n\n{markdown(results)}"
+    judged = (
+        "Targets are judged on the compiled build. "
+        "Where the column for pure Python is empty, only the compiled build was measured."
+        if any(result.compiled is not None for result in results)
+        else "There was no compiled build to measure: **targets are judged on pure Python here**."
+    )
+    return f"{where}\n\n{judged}\n\n{markdown(results)}"
 
 
 def insert(text: str, generated: str) -> str:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from bench import agent, envoy, pair, reach, wrk
 from bench.daemon import Daemon, ask_all_to_end, python_module, read_json
-from bench.measures import Rig
+from bench.measures import BUILDS, Rig
 
 WARM_UP_CONNECTIONS = (16, 1)
 
@@ -22,7 +22,7 @@ def standing(
     progress: Callable[[str], None],
     counted: bool = False,
 ) -> Iterator[Rig]:
-    """The agent and the asked `systems` (of direct, envoy, reach), warm. Nothing is left afterwards."""
+    """The agent and the asked `systems` (of direct, envoy, compiled, pure), warm. Nothing is left afterwards."""
     with ExitStack() as stack:
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _leave))
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reach-bench-")))
@@ -32,10 +32,12 @@ def standing(
         if "envoy" in systems:
             progress("starting the Envoys")
             pairs["envoy"] = envoy.start_pair(address, directory, stack)
-        if "reach" in systems:
+        builds = [build for build in BUILDS if build in systems]
+        if builds:
             progress("starting the control node and the sidecars")
             control = reach.start_control(directory, stack)
-            pairs["reach"] = reach.start_pair(address, control, directory, stack, counted)
+            for build in builds:
+                pairs[build] = reach.start_pair(build, address, control, directory, stack, counted)
         hops = [hop for one in pairs.values() for hop in one.hops]
         stack.callback(ask_all_to_end, hops)  # at once: each may take seconds to drain
         rig = Rig(address, control, {name: pairs[name] for name in systems}, directory, seconds)

@@ -19,7 +19,7 @@ def interleave(
     """Samples of every measure; at least one round each. Systems that the rig does not have are left out."""
     taken: Samples = {}
     for measure in measures:
-        systems = tuple(name for name in measure.systems if name in rig.pairs)
+        systems = measure.among(rig.pairs)
         own: dict[str, list[Sample]] = {name: [] for name in systems}
         times = max(1, math.ceil(rounds * measure.share))
         for number in range(times):
