@@ -5,6 +5,8 @@ import os
 import socket
 from pathlib import Path
 
+from reach_core.address import join_address
+
 _LISTEN = "0A"
 _PROC = Path("/proc")
 
@@ -37,13 +39,12 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
 
 def address_of(listening: socket.socket) -> str:
     """`host:port` as it really is, IPv6 in brackets."""
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_address(*listening.getsockname()[:2])
 
 
 def describe_bind_error(error: OSError, host: str, port: int) -> str:
     """A sentence that says which address cannot be listened on, why, and what to do about it."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = join_address(host, port)
     if error.errno == errno.EADDRINUSE:
         holder = who_listens(port)
         by = f"by {holder}" if holder else "by another process"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from reach_core import __version__
+from reach_core.address import is_loopback, is_wildcard, join_address, split_address
 from reach_core.door import Door
 from reach_core.peer import Rank
 from reach_core.table import Change, PeerTable
@@ -107,7 +108,7 @@ class Sidecar:
         await self._bind()
         self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
                               allowed_origins=config.allowed_origins, api_token=self._env.get("REACH_API_TOKEN"))
-        self.addresses["admin"] = await self.admin.start(*_host_port(config.listen.admin))
+        self.addresses["admin"] = await self.admin.start(*split_address(config.listen.admin))
         local.changed.append(self._local_changed)
         await self.membership.start()
         await self.health.start()
@@ -139,7 +140,7 @@ class Sidecar:
         stack = outbound_stack(local=local, view=self.view, first_table=self.membership, canceller=self.canceller,
                                weights=weights, default_timeout_s=config.default_timeout, log=self.log,
                                metrics=self.metrics, random=random.Random(os.urandom(16)))
-        beyond = not _is_loopback(_host_port(config.listen.outbound)[0])
+        beyond = not is_loopback(split_address(config.listen.outbound)[0])
         allowed = config.egress != "mesh-only" and not beyond
         self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,
                              timeout_s=config.default_timeout, log=self.log)
@@ -152,10 +153,10 @@ class Sidecar:
 
     async def _bind(self) -> None:
         """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""
-        self.addresses["mesh"] = _join(*await self._mesh.bind(*_host_port(self.config.listen.mesh)))
-        host, port = _host_port(self.config.listen.outbound)
+        self.addresses["mesh"] = join_address(*await self._mesh.bind(*split_address(self.config.listen.mesh)))
+        host, port = split_address(self.config.listen.outbound)
         bound = await self._outbound.bind(host, port)
-        self.addresses["outbound"] = _join(*bound)
+        self.addresses["outbound"] = join_address(*bound)
         if host in ("127.0.0.1", "localhost"):
             try:
                 await self._outbound.bind(LOOPBACK_V6, bound[1])
@@ -200,15 +201,15 @@ class Sidecar:
 
     def _is_own(self, authority: str) -> bool:
         host, _, port = authority.rpartition(":")
-        return _is_loopback(host.strip("[]")) and port == self.addresses["outbound"].rpartition(":")[2]
+        return is_loopback(host.strip("[]")) and port == self.addresses["outbound"].rpartition(":")[2]
 
     def _advertised(self) -> str:
         if self.config.advertise is not None:
             return self.config.advertise
-        host, port = _host_port(self.addresses["mesh"])
-        if host in ("0.0.0.0", "::"):
+        host, port = split_address(self.addresses["mesh"])
+        if is_wildcard(host):
             host = _address_towards(self.config.control)
-        return _join(host, port)
+        return join_address(host, port)
 
     def _next_proxy(self) -> Upstream | None:
         try:
@@ -321,23 +322,10 @@ def _refuse_open_listeners(config: SidecarConfig) -> None:
         return
     for name in ("outbound", "mesh", "admin"):
         address = getattr(config.listen, name)
-        if not _is_loopback(_host_port(address)[0]):
+        if not is_loopback(split_address(address)[0]):
             raise InsecureListener(
                 f"listen.{name} is {address}, beyond loopback, and there is no TLS: whoever reaches the port could "
                 "call the agent. Listen on 127.0.0.1, or set `insecure: true` on a closed network.")
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", LOOPBACK_V6) or host.startswith("127.")
-
-
-def _host_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _address_towards(controls: list[str]) -> str:

@@ -2,6 +2,7 @@
 one.
 """
 
+from reach_core.address import split_address
 from reach_core.messages import RegisterRequest
 from reach_core.peer import DRAINING, MAX_ENTRY_BYTES, UNFIT, Entry, Rank
 from reach_core.problem import Problem
@@ -16,8 +17,7 @@ def known_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 def entry_of(request: RegisterRequest, cluster: str, gen: int, ver: int, rank: Rank) -> Entry:
     """The entry. Raises Problem `bad_request` when the id is malformed or the declaration too large."""
-    host, colon, port = request.address.rpartition(":")
-    if not host or not colon or not (port.isascii() and port.isdecimal()) or not 0 < int(port[:6]) < 65536:
+    if not _can_be_called(request.address):
         raise Problem(
             "bad_request",
             f"The address {request.address[:80]!r} is not host:port. Give the one peers reach the sidecar's mesh "
@@ -45,3 +45,10 @@ def entry_of(request: RegisterRequest, cluster: str, gen: int, ver: int, rank: R
             "Declare fewer capabilities, aliases or attributes.",
         )
     return entry
+
+
+def _can_be_called(address: str) -> bool:
+    try:
+        return split_address(address)[1] > 0
+    except ValueError:
+        return False

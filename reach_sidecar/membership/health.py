@@ -14,7 +14,8 @@ import random
 from collections.abc import Callable
 from typing import Literal
 
-from reach_sidecar.membership.local import HealthCheck, LocalAgent, host_and_port, is_loopback
+from reach_core.address import is_loopback
+from reach_sidecar.membership.local import HealthCheck, LocalAgent, host_and_port
 
 Result = Literal["passed", "failed", "refused"]
 

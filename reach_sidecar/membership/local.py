@@ -223,12 +223,3 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Of an address that `agent_address` accepted: `http://[::1]:9001` -> ("::1", 9001)."""
     parts = urlsplit(address)
     return parts.hostname or "", parts.port or 80
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

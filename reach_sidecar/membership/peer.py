@@ -1,5 +1,6 @@
 """One agent as this sidecar sees it: its entry in the table, and what this sidecar has noticed by itself."""
 
+from reach_core.address import split_address
 from reach_core.peer import Entry
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.pool import Pool
@@ -31,7 +32,7 @@ class Peer:
         self.called_at = float("-inf")
         self.out_until = 0.0
         self.trouble = ""
-        self.host, self.port = split_address(entry.address)
+        self.host, self.port = _place(entry.address)
         self._take(entry)
         self.pool = self._new_pool()
 
@@ -57,7 +58,7 @@ class Peer:
         before = self.entry
         self._take(entry)
         if entry.address != before.address:
-            self.host, self.port = split_address(entry.address)
+            self.host, self.port = _place(entry.address)
             self.pool.retire()
             self.pool = self._new_pool()
         if (entry.address, entry.gen) != (before.address, before.gen):
@@ -112,7 +113,9 @@ class Peer:
         }
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """`10.0.0.7:7071` or `[::1]:7071` as host and port; an unusable one becomes a port that refuses."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port) if port.isdecimal() and port.isascii() and int(port) < 65536 else 0
+def _place(address: str) -> tuple[str, int]:
+    """Host and port to connect to; an address that is none becomes one that cannot be connected to."""
+    try:
+        return split_address(address)
+    except ValueError:
+        return "", 0
