@@ -81,7 +81,9 @@ class Attempt:
             raise _problem(call, last, exhausted=True) if last is not None else _none_available(call, now)
         if len(open_offers) == 1:
             return open_offers[0]
-        return open_offers[pick([offer.peer.candidate(now) for offer in open_offers], self._weights, self._random)]
+        shares = [offer.peer.entry.limits.weight for offer in open_offers]
+        return open_offers[pick(shares, lambda index: open_offers[index].peer.candidate(now), self._weights,
+                                self._random)]
 
     def _note(self, call: Call, failed: AttemptFailed, ms: float) -> None:
         self._counters.observe_attempt(call.target, failed.result)
@@ -108,13 +110,14 @@ def _problem(call: Call, last: AttemptFailed, *, exhausted: bool = False) -> Pro
     """What the caller is told after the last attempt; `exhausted`: there was nobody left to try."""
     executed = call.executed
     said = f"{call.target}: {last.detail}."
+    doubtful = next((one.agent for one in reversed(call.attempts) if one.executed == "unknown"), call.target)
     if last.result == "not_allowed":
-        return Problem("not_allowed", said)
+        return Problem("not_allowed", said, executed=executed)
     if executed == "unknown":
         if last.result == "timeout":
-            return Problem("deadline_exceeded", f"{said} The agent may still have done the work.")
+            return Problem("deadline_exceeded", f"{said} {doubtful} may still have done the work.")
         code = "bad_agent_response" if last.result == "bad_answer" else "outcome_unknown"
-        return Problem(code, f"{said} The agent may have done the work: ask it, or repeat with the same "
+        return Problem(code, f"{said} {doubtful} may have done the work: ask it, or repeat with the same "
                        "Idempotency-Key only if twice does no harm.")
     if all(result == "busy" for result in call.results):
         return Problem("backpressure", f"All agents that were asked are busy. Last {said}")

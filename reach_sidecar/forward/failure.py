@@ -36,6 +36,8 @@ def mesh_mark(problem: Problem) -> list[Field]:
     """The field by which the calling sidecar knows its peer's words from the agent's."""
     if isinstance(problem, Refusal):
         return [field("Reach-Refused", problem.reason)]
+    if problem.code == "backpressure":  # the listener itself is full
+        return [field("Reach-Refused", "busy")]
     return [field("Reach-Fault", problem.code)]
 
 

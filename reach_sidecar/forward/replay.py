@@ -8,8 +8,6 @@ was sent (design §3).
 from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Field
 
-# Requests whose empty body is said as `Content-Length: 0` (RFC 9110 §8.6): some servers answer 411 without.
-WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
 KEEP_AT_MOST = 256 * 1024
 
 

@@ -98,6 +98,11 @@ class Body:
     # -- the side that takes
 
     @property
+    def awaited(self) -> bool:
+        """Does a reader wait for bytes that have not come?"""
+        return self._waiter is not None
+
+    @property
     def at_end(self) -> bool:
         return self.complete and not self._chunks
 

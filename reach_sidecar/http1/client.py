@@ -165,12 +165,24 @@ class ClientConnection(Connection):
                 self.bytes_seen += len(data)
                 self.write(frame(data) if chunked else data)
                 if self._write_paused:
-                    await self.drained()
+                    await self._drained_in_time()
             if chunked:
                 self.write(last_frame(body.trailers))
             self._sent_all = True
         except BodyError:
             self.abort()  # a cut request must not look complete either
+
+    async def _drained_in_time(self) -> None:
+        """Wait for a peer that takes nothing; before its answer began, not for long."""
+        timer = self._loop.call_later(self._limits.write_timeout_s, self._give_up_writing)
+        try:
+            await self.drained()
+        finally:
+            timer.cancel()
+
+    def _give_up_writing(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._fail(ExchangeBroken(f"the peer took nothing for {self._limits.write_timeout_s:g} s"))
 
     def abandon_body(self) -> None:
         self.discard()

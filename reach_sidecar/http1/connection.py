@@ -12,6 +12,7 @@ cannot write. Writing is held by whoever writes: `await drained()` before taking
 import asyncio
 import contextlib
 import fcntl
+import select
 import socket
 import struct
 import termios
@@ -208,6 +209,15 @@ class Connection:
         self._read_holds -= 1
         if self._read_holds == 0 and self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def peer_is_gone(self) -> bool:
+        """Ask the kernel: while reading is paused the loop does not notice that the peer has closed."""
+        handle = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if handle is None:
+            return False
+        gone = select.poll()
+        gone.register(handle.fileno(), getattr(select, "POLLRDHUP", 0))  # errors and hang-ups always count
+        return bool(gone.poll(0))
 
     # -- writing
 

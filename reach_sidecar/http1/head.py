@@ -11,11 +11,13 @@ Refused beyond llhttp: bare LF, folded lines, control characters, no or two `Hos
 import functools
 
 from reach_core.headers import named_by_connection
+from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.lines import LineError, is_host, read_fields, read_request_line, read_status_line
 from reach_sidecar.http1.message import Field
 
 MAX_CONTENT_LENGTH = (1 << 63) - 1
 
+_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")
 _connection_tokens = functools.lru_cache(maxsize=256)(named_by_connection)
 _NONE_NAMED: frozenset[bytes] = frozenset()
 
@@ -53,6 +55,22 @@ class Head:
         self.keep_alive = version == 11
         self.upgrade: bytes | None = None
         self.expects_continue = False
+
+
+def check_bounds(data: bytes, end: int, limits: Limits) -> None:
+    """Refuse what is too large or cannot become a request's head any more, before waiting for the rest of it.
+
+    `end` is where the empty line begins in `data`, -1 while it has not come. Raises HeadError.
+    """
+    if data and data[0] not in _FIRST_BYTES and data != b"\r":
+        raise HeadError("bad_request", "This is not how HTTP/1.1 begins; a TLS client needs a TLS port.")
+    line_end = data.find(b"\r\n", 0, limits.url_bytes + 128)
+    if line_end < 0 and len(data) > limits.url_bytes + 128:
+        raise HeadError("uri_too_long", f"The request line is over {limits.url_bytes} bytes.")
+    if (end if end >= 0 else len(data) - 3) > limits.head_bytes:
+        raise HeadError("header_too_large", f"The header block is over {limits.head_bytes} bytes.")
+    if end < 0 and b"\n" in data and data.count(b"\n") != data.count(b"\r\n"):
+        raise HeadError("bad_request", "Lines must end with CR LF, and neither may stand alone.")
 
 
 def parse_request(raw: bytes) -> Head:

@@ -23,12 +23,12 @@ METHODS = frozenset({
 MAX_REMEMBERED = 4096
 MAX_REMEMBERED_BYTES = 256
 
-# Never the same twice, or not to be kept in memory longer than their request.
+# Never the same twice.
 _NOT_REMEMBERED = frozenset({
     b"traceparent", b"tracestate", b"idempotency-key", b"reach-timeout", b"reach-load", b"reach-trace-id",
     b"server-timing", b"date", b"x-request-id", b"etag",
-    b"authorization", b"proxy-authorization", b"reach-api-token", b"cookie", b"set-cookie",
 })
+_SECRET = re.compile(rb"auth|cookie|key|password|secret|session|signature|token")
 # Lines that sidecars write to each other, new with every call; of a shape so narrow that it is checked here at once.
 _BETWEEN_SIDECARS = re.compile(
     rb"(traceparent|Idempotency-Key|Reach-Timeout|Reach-Load): ([\x21-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?)")
@@ -53,7 +53,9 @@ class LineError(Exception):
 
 def read_request_line(line: bytes) -> tuple[bytes, bytes, int]:
     """Method, target and version (10 or 11). Raises LineError."""
-    return _known_request_line(line) if len(line) <= MAX_REMEMBERED_BYTES else _request_line(line)
+    if len(line) > MAX_REMEMBERED_BYTES or b"?" in line:  # queries may hold secrets, and are seldom the same twice
+        return _request_line(line)
+    return _known_request_line(line)
 
 
 def read_status_line(line: bytes) -> tuple[int, bytes, int]:
@@ -182,7 +184,7 @@ def _read_new(lines: list[bytes], fields: list[Field | None], missing: list[int]
     for index, field in zip(missing, found, strict=True):
         fields[index] = field
         line = lines[index]
-        if field[0] not in _NOT_REMEMBERED and len(line) <= MAX_REMEMBERED_BYTES:
+        if len(line) <= MAX_REMEMBERED_BYTES and field[0] not in _NOT_REMEMBERED and not _SECRET.search(field[0]):
             if len(_REMEMBERED) >= MAX_REMEMBERED:
                 _REMEMBERED.clear()
             _REMEMBERED[line] = field

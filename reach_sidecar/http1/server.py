@@ -14,23 +14,22 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from reach_core.headers import HOP_BY_HOP, MESH_ANSWER, SIDECAR_ONLY
 from reach_core.problem import Problem
+from reach_sidecar.http1.answer import is_bodiless, stream_head, whole_answer
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.chunked import frame, last_frame
 from reach_sidecar.http1.connection import Connection
-from reach_sidecar.http1.head import Head, HeadError, parse_request
+from reach_sidecar.http1.head import Head, HeadError, check_bounds, parse_request
 from reach_sidecar.http1.limits import Limits
-from reach_sidecar.http1.message import REASONS, Field, Request, Response, field
+from reach_sidecar.http1.message import REASONS, Field, Request, Response
 from reach_sidecar.http1.problem import render
 from reach_sidecar.http1.wire import CONTINUE, response_head
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 DISCARD_AT_MOST = 64 * 1024
-_CLOSE = field("Connection", "close")
-_KEEP_ALIVE = field("Connection", "keep-alive")
-_CHUNKED = field("Transfer-Encoding", "chunked")
-_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")
+_NOT_INTERIM = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
 _BLANK_LINES = re.compile(rb"\A(?:\r\n)+")
 
 
@@ -81,10 +80,11 @@ class ServerConnection(Connection):
         self.idle_since = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if peer else ""
-        if len(self._service.connections) >= self._service.limits.max_connections:
-            self.abort()
-            return
+        full = len(self._service.connections) >= self._service.limits.max_connections
         self._service.connections.add(self)
+        if full:
+            self.refuse("backpressure", f"This listener has its limit of {self._service.limits.max_connections} "
+                        "connections: use fewer, or raise `limits.connections`.")
 
     @property
     def busy(self) -> bool:
@@ -101,7 +101,10 @@ class ServerConnection(Connection):
                 self.refuse("request_timeout", f"The header block took over {limits.head_timeout_s:g} s to arrive.")
             elif self.head_since is None and now - self.idle_since > limits.idle_timeout_s:
                 self.close()
-        elif self._body is not None or self._streaming or self._write_paused:
+            return
+        if self._read_holds and self._tunnel is None and self.peer_is_gone():
+            self.reset()
+        elif self._streaming or self._write_paused or (self._body is not None and self._body.awaited):
             if self._bytes_checked != self.bytes_seen:
                 self._bytes_checked, self._moved_at = self.bytes_seen, now
             elif now - self._moved_at > limits.stream_idle_s and not self._streams_for_ever:
@@ -123,7 +126,7 @@ class ServerConnection(Connection):
             data = _BLANK_LINES.sub(b"", data)
         end = data.find(b"\r\n\r\n")
         try:
-            self._check_bounds(data, end)
+            check_bounds(data, end, self._service.limits)
             if end < 0:
                 self._head = bytearray(data)
                 if not data:
@@ -137,19 +140,6 @@ class ServerConnection(Connection):
         except HeadError as error:
             self.refuse(error.code, error.detail, error.status)
             return b""
-
-    def _check_bounds(self, data: bytes, end: int) -> None:
-        """Refuse what is too large or cannot become a head any more, before waiting for the rest of it."""
-        limits = self._service.limits
-        if data and data[0] not in _FIRST_BYTES and data != b"\r":
-            raise HeadError("bad_request", "This is not how HTTP/1.1 begins; a TLS client needs a TLS port.")
-        line_end = data.find(b"\r\n", 0, limits.url_bytes + 128)
-        if line_end < 0 and len(data) > limits.url_bytes + 128:
-            raise HeadError("uri_too_long", f"The request line is over {limits.url_bytes} bytes.")
-        if (end if end >= 0 else len(data) - 3) > limits.head_bytes:
-            raise HeadError("header_too_large", f"The header block is over {limits.head_bytes} bytes.")
-        if end < 0 and b"\n" in data and data.count(b"\n") != data.count(b"\r\n"):
-            raise HeadError("bad_request", "Lines must end with CR LF, and neither may stand alone.")
 
     def _begin(self, head: Head, rest: bytes) -> bytes:
         """Start on a request; `rest` are the bytes behind its head. Returns those that are not its body's."""
@@ -201,7 +191,7 @@ class ServerConnection(Connection):
 
     def _say_refusal(self, code: str, detail: str, status: int | None) -> None:
         answer = self._service.answer(Problem(code, detail, status=status))
-        self._send_whole(_REFUSED, answer, keep_alive=False)
+        self.write(whole_answer(_REFUSED, answer, keep_alive=False)[0])
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -272,12 +262,15 @@ class ServerConnection(Connection):
                 return
             keep_alive = self._keep_alive(request, keep_alive or response.inner_host is not None)
             request.body.on_first_read = None  # too late for `100 Continue`
-            if isinstance(response.body, bytes) or _is_bodiless(request, response):
-                sent = self._send_whole(request, response, keep_alive)
+            if isinstance(response.body, bytes) or is_bodiless(request, response):
+                data, sent = whole_answer(request, response, keep_alive)
+                self.bytes_seen += 1
+                self.write(data)
                 if self._write_paused:
                     await self.drained()
             else:
-                sent, keep_alive = await self._send_stream(request, response, response.body, keep_alive)
+                head, chunked, keep_alive = stream_head(request, response, keep_alive)
+                sent = await self._stream(head, response.body, chunked, response)
         except BodyError as broken:
             error = broken
             self._task = None
@@ -303,43 +296,6 @@ class ServerConnection(Connection):
             return False
         # a client that waits for `100 Continue` will not send the body any more: what follows is ambiguous
         return request.body.complete or request.body.on_first_read is None
-
-    def _send_whole(self, request: Request, response: Response, keep_alive: bool) -> int:
-        """An answer that is at hand, or has no body, in one write. Returns bytes of the body."""
-        headers = response.headers
-        if not keep_alive:
-            headers.append(_CLOSE)
-        elif request.version == 10:
-            headers.append(_KEEP_ALIVE)
-        if response.length is not None and response.status != 204:
-            headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
-        head = response_head(response.status, response.reason, headers)
-        self.bytes_seen += 1
-        body = response.body
-        if not isinstance(body, bytes) or _is_bodiless(request, response):
-            self.write(head)
-            return 0
-        self.write(head + body)
-        return len(body)
-
-    async def _send_stream(self, request: Request, response: Response, body: Body,
-                           keep_alive: bool) -> tuple[int, bool]:
-        """Returns bytes of the body sent, and whether the connection can go on."""
-        headers = response.headers
-        chunked = False
-        if response.length is None:
-            chunked = request.version == 11
-            keep_alive = keep_alive and chunked
-        else:
-            headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
-        if chunked:
-            headers.append(_CHUNKED)
-        if not keep_alive:
-            headers.append(_CLOSE)
-        elif request.version == 10:
-            headers.append(_KEEP_ALIVE)
-        head = response_head(response.status, response.reason, headers)
-        return await self._stream(head, body, chunked, response), keep_alive
 
     async def _stream(self, head: bytes, body: Body, chunked: bool, response: Response) -> int:
         """Pass the body on as it comes, the head together with what is there already."""
@@ -379,7 +335,8 @@ class ServerConnection(Connection):
 
     def _send_interim(self, status: int, headers: list[Field]) -> None:
         if not self._write_paused:  # what the client does not take now is of no use later
-            self.write(response_head(status, REASONS.get(status, b""), headers))
+            passing = [header for header in headers if header[0] not in _NOT_INTERIM]
+            self.write(response_head(status, REASONS.get(status, b""), passing))
 
     def _finish(self, request: Request, response: Response, keep_alive: bool) -> None:
         self._task = None
@@ -404,10 +361,6 @@ class ServerConnection(Connection):
             if self._refusal is not None:
                 self._say_refusal(*self._refusal)
         self.data_received(self.unhold())
-
-
-def _is_bodiless(request: Request, response: Response) -> bool:
-    return response.status in (204, 304) or request.method == b"HEAD"
 
 
 _REFUSED = Request(b"", b"", 11, [], Body.whole(b""))  # stands for a request that could not be read

@@ -90,7 +90,7 @@ class Peer:
         elif now - self.heard_at > LOAD_HALF_LIFE_S:
             said //= 2
         limits = self.entry.limits
-        return Candidate(max(said, self.in_flight) / limits.max_concurrency, limits.weight)
+        return Candidate(max(said, self.in_flight) / limits.max_concurrency)
 
     def describe(self, now: float) -> dict[str, object]:
         """The agent in the shape of `GET /v1/agents` (design §2)."""

@@ -7,16 +7,15 @@ Agents are drawn by `weight`.
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
 
 class Candidate(NamedTuple):
-    """`load` is (running + queued) / limit, 0 and up; `weight` the agent's declared share."""
+    """What an agent is judged by. `load` is (running + queued) / limit, 0 and up."""
 
     load: float
-    weight: float = 1.0
 
 
 class Weights(NamedTuple):
@@ -34,30 +33,31 @@ def score(candidate: Candidate, weights: Weights) -> float:
     return weights.match + weights.load / (1.0 + candidate.load)
 
 
-def pick(candidates: Sequence[Candidate], weights: Weights, random: Random) -> int:
-    """The index of the one to call; `candidates` is not empty."""
-    count = len(candidates)
-    if count == 1:
+def pick(shares: Sequence[float], candidate: Callable[[int], Candidate], weights: Weights, random: Random) -> int:
+    """The index of the one to call. `shares` are the agents' declared weights, at least one, all above 0.
+
+    `candidate` is asked for the two that are drawn only: there may be hundreds.
+    """
+    if len(shares) == 1:
         return 0
-    if all(candidate.weight == candidates[0].weight for candidate in candidates):
+    first, second = _draw_two(shares, random)
+    return first if score(candidate(first), weights) >= score(candidate(second), weights) else second
+
+
+def _draw_two(shares: Sequence[float], random: Random) -> tuple[int, int]:
+    """Two different indices, each drawn by its share."""
+    count = len(shares)
+    if min(shares) == max(shares):
         first = int(random.random() * count)
         second = int(random.random() * (count - 1))
-        second += second >= first
-    else:
-        first, second = _draw_weighted(candidates, random)
-    return first if score(candidates[first], weights) >= score(candidates[second], weights) else second
+        return first, second + (second >= first)
+    first = _draw(shares, random)
+    return first, _draw([0.0 if index == first else share for index, share in enumerate(shares)], random)
 
 
-def _draw_weighted(candidates: Sequence[Candidate], random: Random) -> tuple[int, int]:
-    """Two different indices, each by weight."""
-    first = _draw([candidate.weight for candidate in candidates], random)
-    rest = [0.0 if index == first else candidate.weight for index, candidate in enumerate(candidates)]
-    return first, _draw(rest, random)
-
-
-def _draw(weights: list[float], random: Random) -> int:
-    sums = list(itertools.accumulate(weights))
+def _draw(shares: Sequence[float], random: Random) -> int:
+    sums = list(itertools.accumulate(shares))
     index = bisect.bisect_right(sums, random.random() * sums[-1])
-    while index >= len(weights) or weights[index] == 0.0:  # rounding at the upper end
+    while index >= len(shares) or shares[index] == 0.0:  # rounding at the upper end
         index -= 1
     return index

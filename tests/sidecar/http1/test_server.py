@@ -714,7 +714,8 @@ async def test_too_many_connections_are_turned_away(door: Doors) -> None:
     opened = await door(max_connections=2)
     first, second = await opened.ask(GET), await opened.ask(GET)
     assert (await first.final()).status == (await second.final()).status == 200
-    assert await (await opened.connect()).ended()
+    third = await opened.connect()
+    assert ((await third.final()).status, await third.ended()) == (503, True), "it is told, and hung up on"
     first.close()
     await until(lambda: len(opened.service.connections) == 1)
     assert (await (await opened.ask(GET)).final()).status == 200

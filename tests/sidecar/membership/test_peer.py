@@ -23,7 +23,7 @@ def peer() -> Peer:
 
 
 def test_load_that_was_said_fades(peer: Peer) -> None:
-    assert peer.candidate(0.0) == (0.0, 2.0)
+    assert peer.candidate(0.0) == (0.0,)
     peer.hear_load(4, 2, 100.0)
     assert peer.candidate(100.0).load == 0.6
     assert peer.candidate(100.0 + LOAD_HALF_LIFE_S).load == 0.6
