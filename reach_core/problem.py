@@ -8,7 +8,11 @@ Source of the table: design, "Errors".
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+import orjson
+
 Executed = Literal["no", "yes", "unknown"]
+
+MEDIA_TYPE = "application/problem+json"
 
 _WORSE: dict[Executed, int] = {"no": 0, "unknown": 1, "yes": 2}
 
@@ -118,3 +122,16 @@ class Problem(Exception):
         """The value of `Proxy-Status`, for example `reach; error=destination_not_found; details="no_such_agent"`."""
         name = proxy if proxy[:1].isalpha() else f'"{proxy}"'  # a token begins with a letter (RFC 8941)
         return f'{name}; error={KINDS[self.code].proxy_error}; details="{self.code}"'
+
+    def headers(self, proxy: str, trace_id: str | None = None) -> dict[str, str]:
+        """The fields of the answer, in the order they are sent; `proxy` is who says it."""
+        fields = {"Content-Type": MEDIA_TYPE, "Proxy-Status": self.proxy_status(proxy)}
+        if self.retry_after_s is not None:
+            fields["Retry-After"] = str(self.retry_after_s)
+        if trace_id is not None:
+            fields["Reach-Trace-Id"] = trace_id
+        return fields
+
+    def body(self, trace_id: str | None = None) -> bytes:
+        """`to_dict` as it is sent."""
+        return orjson.dumps(self.to_dict(trace_id))

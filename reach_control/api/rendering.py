@@ -19,12 +19,5 @@ def problem_answer(problem: Problem, request: web.Request) -> web.Response:
     given = request.headers.get("traceparent")
     context = parse_traceparent(given.encode("latin-1", "replace") if given else None)
     trace_id = (context or new_context(secrets.randbits(192))).trace_id
-    headers = {"Proxy-Status": problem.proxy_status("reach-control"), "Reach-Trace-Id": trace_id}
-    if problem.retry_after_s is not None:
-        headers["Retry-After"] = str(problem.retry_after_s)
-    return web.Response(
-        body=orjson.dumps(problem.to_dict(trace_id)),
-        status=problem.status,
-        headers=headers,
-        content_type="application/problem+json",
-    )
+    headers = problem.headers("reach-control", trace_id)
+    return web.Response(body=problem.body(trace_id), status=problem.status, headers=headers)

@@ -1,6 +1,5 @@
 """Errors of the admin door as problem+json, whoever raised them."""
 
-import orjson
 from aiohttp import web
 
 from reach_core.problem import Problem
@@ -9,13 +8,7 @@ PROXY = "reach-admin"
 
 
 def problem_response(problem: Problem) -> web.Response:
-    headers = {"Proxy-Status": problem.proxy_status(PROXY)}
-    if problem.retry_after_s is not None:
-        headers["Retry-After"] = str(problem.retry_after_s)
-    body = orjson.dumps(problem.to_dict())
-    return web.Response(
-        body=body, status=problem.status, headers=headers, content_type="application/problem+json"
-    )
+    return web.Response(body=problem.body(), status=problem.status, headers=problem.headers(PROXY))
 
 
 def of_http_error(error: web.HTTPException, request: web.Request, paths: list[str]) -> web.Response:

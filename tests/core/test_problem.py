@@ -1,6 +1,7 @@
 """Errors: one table, rendered in one way, and the verdict that callers decide by."""
 
 import itertools
+import json
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_what_is_not_known_is_left_away() -> None:
     assert "trace_id" not in document
     assert "agent" not in document
     assert document["attempts"] == []
+
+
+def test_the_answer() -> None:
+    problem = Problem("backpressure", "Try later.", retry_after_s=7)
+    assert list(problem.headers("a", "ab" * 16).items()) == [
+        ("Content-Type", "application/problem+json"),
+        ("Proxy-Status", 'a; error=connection_limit_reached; details="backpressure"'),
+        ("Retry-After", "7"),
+        ("Reach-Trace-Id", "ab" * 16),
+    ]
+    assert json.loads(problem.body("ab" * 16)) == problem.to_dict("ab" * 16)
+    assert list(Problem("bad_request", "x").headers("a")) == ["Content-Type", "Proxy-Status"]
 
 
 def test_503_says_when_to_come_back() -> None:
