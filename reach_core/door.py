@@ -4,8 +4,11 @@ A page in a browser can reach 127.0.0.1 too: under a host name that it rebinds t
 foreign DNS can answer for), or plainly across origins (so a foreign `Origin` is refused). Design: Trust, local doors.
 """
 
+import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+from reach_core.problem import Problem
 
 # `Host` without its port: a loopback literal, localhost, or a name of the mesh.
 _LOCAL = re.compile(rb"127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]|(?:[a-z0-9_-]+\.)*localhost\.?")
@@ -45,6 +48,18 @@ def check(
     return "not_allowed" if sec_fetch_site is not None and sec_fetch_site.lower() == b"cross-site" else None
 
 
+def check_token(headers: Mapping[str, str], expected: str) -> None:
+    """Raises Problem `not_allowed` unless `Reach-Api-Token`, or else `Authorization: Bearer …`, is `expected`."""
+    given = headers.get("Reach-Api-Token") or headers.get("Authorization", "").removeprefix("Bearer ")
+    if not hmac.compare_digest(_bytes(given), expected.encode()):
+        raise Problem("not_allowed", "Send the value of REACH_API_TOKEN in the header Reach-Api-Token.")
+
+
+def _bytes(value: str) -> bytes:
+    """As it was on the wire: servers whose headers are text keep foreign bytes as surrogates."""
+    return value.encode("utf-8", "surrogateescape")
+
+
 def _host_name(host: bytes | None) -> bytes | None:
     """`Host` in lower case without its port; None for one that is absent or malformed."""
     match = _AUTHORITY.fullmatch(host.lower()) if host else None
@@ -81,3 +96,8 @@ class Door:
             self._verdicts.clear()
         self._verdicts[key] = verdict
         return verdict
+
+    def check_headers(self, headers: Mapping[str, str]) -> str | None:
+        """As `check`, of headers by name, whatever their case."""
+        host, origin, site = (headers.get(name) for name in ("Host", "Origin", "Sec-Fetch-Site"))
+        return self.check(*(None if value is None else _bytes(value) for value in (host, origin, site)))

@@ -1,6 +1,5 @@
 """In front of every handler: who may come in, and errors as problems whatever went wrong."""
 
-import hmac
 import traceback
 
 from aiohttp import web
@@ -8,7 +7,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from reach_control.api.rendering import problem_answer
 from reach_control.telemetry.log import ControlLog
-from reach_core.door import Door
+from reach_core.door import Door, check_token
 from reach_core.problem import Problem
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
@@ -43,19 +42,15 @@ class Guard:
 
     def _admit(self, request: web.Request) -> None:
         headers = request.headers
-        host, origin, site = (headers.get(name) for name in ("Host", "Origin", "Sec-Fetch-Site"))
-        verdict = self._door.check(_bytes(host), _bytes(origin), _bytes(site))
+        verdict = self._door.check_headers(headers)
         if verdict == "bad_host" and self._local:
-            raise Problem(
-                "bad_host",
-                f"This door serves this machine only, not the host {(host or '')[:80]!r}. Use 127.0.0.1 or localhost.",
-            )
-        if verdict == "not_allowed" or (not self._local and origin is not None):
+            host = headers.get("Host", "")[:80]
+            detail = f"This door serves this machine only, not the host {host!r}. Use 127.0.0.1 or localhost."
+            raise Problem("bad_host", detail)
+        if verdict == "not_allowed" or (not self._local and "Origin" in headers):
             raise Problem("not_allowed", "Web pages may not use this door. Use `reach` or another program.")
         if self._token and request.path not in OPEN_PATHS:
-            given = headers.get("Reach-Api-Token") or headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
-                raise Problem("not_allowed", "Send the value of REACH_API_TOKEN in the header Reach-Api-Token.")
+            check_token(headers, self._token)
 
     def _translate(self, error: web.HTTPException, request: web.Request) -> web.StreamResponse:
         if isinstance(error, web.HTTPMethodNotAllowed):
@@ -70,7 +65,3 @@ class Guard:
             return problem_answer(Problem("not_found", detail), request)
         detail = error.text or error.reason
         return problem_answer(Problem("bad_request", detail, status=error.status), request)
-
-
-def _bytes(value: str | None) -> bytes | None:
-    return None if value is None else value.encode("utf-8", "surrogateescape")

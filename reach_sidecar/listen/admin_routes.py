@@ -1,14 +1,13 @@
 """What the admin door answers. Imported with aiohttp, when the first connection comes."""
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import orjson
 from aiohttp import web
 
-from reach_core.door import Door
+from reach_core.door import Door, check_token
 from reach_core.problem import Problem
 from reach_sidecar.listen.admin_logs import LogsEndpoint
 from reach_sidecar.listen.admin_problem import of_http_error, problem_response
@@ -69,11 +68,7 @@ class Routes:
 
     def _check(self, request: web.Request) -> None:
         headers = request.headers
-        host, origin, site = (
-            value.encode("utf-8", "surrogateescape") if (value := headers.get(name)) is not None else None
-            for name in ("Host", "Origin", "Sec-Fetch-Site")
-        )
-        code = self._door.check(host, origin, site)
+        code = self._door.check_headers(headers)
         if code == "bad_host":
             named = headers.get("Host")
             detail = f"This door does not answer for Host {named!r}: use 127.0.0.1, or add it to allowed_hosts."
@@ -81,11 +76,8 @@ class Routes:
         if code is not None:
             detail = "Web pages of other origins may not use this door; add theirs to allowed_origins if they should."
             raise Problem("not_allowed", detail)
-        token = self._api_token
-        if token and request.path not in _WITHOUT_TOKEN:
-            given = headers.get("Reach-Api-Token") or headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
-                raise Problem("not_allowed", "Send the value of REACH_API_TOKEN in the header Reach-Api-Token.")
+        if self._api_token and request.path not in _WITHOUT_TOKEN:
+            check_token(headers, self._api_token)
 
     async def _livez(self, request: web.Request) -> web.Response:
         return web.Response(text="alive\n")

@@ -1,6 +1,7 @@
 import pytest
 
-from reach_core.door import MAX_REMEMBERED, Door, check
+from reach_core.door import MAX_REMEMBERED, Door, check, check_token
+from reach_core.problem import Problem
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,29 @@ def test_a_door_remembers_a_bounded_number_of_verdicts() -> None:
     assert door.check(b"a.example", None, None) is None
     assert door.check(b"a.example", None, None) is None
     assert len(door._verdicts) <= MAX_REMEMBERED
+
+
+def test_headers_as_text() -> None:
+    door = Door()
+    assert door.check_headers({"Host": "localhost"}) is None
+    assert door.check_headers({}) == "bad_host"
+    assert door.check_headers({"Host": "localhost\udcff"}) == "bad_host"
+    assert door.check_headers({"Host": "localhost", "Origin": "https://evil.example"}) == "not_allowed"
+
+
+def test_a_token_in_either_header() -> None:
+    check_token({"Reach-Api-Token": "sécret"}, "sécret")
+    check_token({"Authorization": "Bearer sécret"}, "sécret")
+    for headers in ({}, {"Reach-Api-Token": "secre\udcff"}, {"Authorization": "Basic secret"}):
+        with pytest.raises(Problem, match="REACH_API_TOKEN"):
+            check_token(headers, "secret")
+
+
+def test_other_lists_count_at_once() -> None:
+    door = Door()
+    assert door.check(b"box.example", None, None) == "bad_host"
+    door.allow(["box.example"], ["https://page.example"])
+    assert door.check(b"box.example", None, None) is None
+    assert door.check(b"localhost", b"https://page.example", None) is None
+    door.allow([], [])
+    assert door.check(b"box.example", None, None) == "bad_host"
