@@ -57,7 +57,8 @@ def command(config_file: str | None, ready_file: str | None, exit_when_idle: str
             if idle_s is not None:
                 threading.Thread(target=_stop_when_idle, args=(ready["admin"], idle_s), daemon=True).start()
 
-        code = run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
+        ready, source = (Path(name) if name else None for name in (ready_file, config_file))
+        code = run(config, ready, on_ready, source)
     click.get_current_context().exit(code)
 
 

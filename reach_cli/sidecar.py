@@ -28,5 +28,5 @@ def command(config_file: str, ready_file: str | None) -> None:
     from reach_sidecar.lifecycle import run
 
     with noted("sidecar", config.id) as on_ready:
-        code = run(config, ready_file=Path(ready_file) if ready_file else None, on_ready=on_ready)
+        code = run(config, Path(ready_file) if ready_file else None, on_ready, Path(config_file))
     click.get_current_context().exit(code)

@@ -126,7 +126,7 @@ class Control:
             detail = f"{noted.unreadable} entries on disk could not be read; their agents will register again."
             self.log.event("warning", "restored", detail=detail)
         self.log.event("info", "restored", detail=f"{len(registry.table)} agents from {self._snapshot.path}")
-        feed = Feed(registry.table, secrets.token_hex(8), config.aliases)
+        feed = self.feed = Feed(registry.table, secrets.token_hex(8), config.aliases)
         self._keeper = Keeper(
             registry.table, self._snapshot, registry.instance_of, feed.publish, lambda: clock().ms, self.log
         )

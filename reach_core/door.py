@@ -81,8 +81,14 @@ class Door:
     def __init__(
         self, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = (), any_address: bool = False
     ) -> None:
-        self._lists = (tuple(allowed_hosts), tuple(allowed_origins), any_address)
+        self._lists = (tuple(allowed_hosts), tuple(allowed_origins))
+        self.any_address = any_address
         self._verdicts: dict[tuple[bytes | None, bytes | None, bytes | None], str | None] = {}
+
+    def allow(self, allowed_hosts: Collection[str], allowed_origins: Collection[str]) -> None:
+        """From now on these lists count."""
+        self._lists = (tuple(allowed_hosts), tuple(allowed_origins))
+        self._verdicts.clear()
 
     def check(self, host: bytes | None, origin: bytes | None, sec_fetch_site: bytes | None) -> str | None:
         """As the function `check`: about 0.15 µs for values seen before."""
@@ -91,7 +97,7 @@ class Door:
             return self._verdicts[key]
         except KeyError:
             pass
-        verdict = check(host, origin, sec_fetch_site, *self._lists)
+        verdict = check(host, origin, sec_fetch_site, *self._lists, self.any_address)
         if len(self._verdicts) >= MAX_REMEMBERED:
             self._verdicts.clear()
         self._verdicts[key] = verdict

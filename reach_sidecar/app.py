@@ -144,8 +144,8 @@ class Sidecar:
         allowed = config.egress != "mesh-only" and not beyond
         self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,
                              timeout_s=config.default_timeout, log=self.log)
-        door = Door(config.allowed_hosts, config.allowed_origins, any_address=beyond)
-        outbound = Outbound(call=stack, egress=self.egress, door=door, proxy=self._proxy_name, is_own=self._is_own,
+        self.door = Door(config.allowed_hosts, config.allowed_origins, any_address=beyond)
+        outbound = Outbound(call=stack, egress=self.egress, door=self.door, proxy=self._proxy_name, is_own=self._is_own,
                             local_api=self.local_api, api_token=self._env.get("REACH_API_TOKEN"))
         self._call_locally = outbound.call
         self._outbound = Listener(self._service("outbound", outbound, limits))

@@ -15,55 +15,80 @@ import uvloop
 
 from reach_os.ports import PortError
 from reach_os.state_dir import StateDirError
+from reach_os.watch import Watch
 from reach_sidecar.app import InsecureListener, Sidecar
 from reach_sidecar.config import SidecarConfig
+from reach_sidecar.reload import reread
 
 Ready = Mapping[str, Any]
+OK, FAILED = 0, 1
 
 
-def run(config: SidecarConfig, ready_file: Path | None = None, on_ready: Callable[[Ready], None] | None = None) -> int:
-    """Run one sidecar until SIGTERM or SIGINT. The exit code: 0 after a clean stop, 1 if it could not start."""
-    return uvloop.run(serve(config, ready_file, on_ready))
+def run(config: SidecarConfig, ready_file: Path | None = None, on_ready: Callable[[Ready], None] | None = None,
+        config_file: Path | None = None) -> int:
+    """Run one sidecar until SIGTERM or SIGINT; a second signal ends it at once.
+
+    `config_file` is read again at SIGHUP and when it changes. The exit code: 0 after a clean stop, 1 if it could not
+    start.
+    """
+    return uvloop.run(serve(config, ready_file, on_ready, config_file))
 
 
 async def serve(config: SidecarConfig, ready_file: Path | None = None,
-                on_ready: Callable[[Ready], None] | None = None) -> int:
+                on_ready: Callable[[Ready], None] | None = None, config_file: Path | None = None) -> int:
     sidecar = Sidecar(config)
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, _end, loop, told)
+    watch = Watch(config_file)
     try:
         addresses = await sidecar.start()
     except (PortError, StateDirError, InsecureListener) as error:
         print(f"reach sidecar: {error}", file=sys.stderr, flush=True)
-        return 1
-    ready = {"pid": os.getpid(), **addresses}
-    _announce(sidecar, ready, ready_file, on_ready)
-    # what start-up left behind is not garbage: full collections need not look at it again
-    gc.collect()
-    gc.freeze()
-    await _first(told.wait(), sidecar.wait_for_stop())
-    await sidecar.stop()
-    if ready_file is not None:
-        _forget(ready_file)
-    return 0
+        return FAILED
+    try:
+        _announce(sidecar, {"pid": os.getpid(), **addresses}, ready_file, on_ready)
+        watch.start(lambda: reread(sidecar, config_file))
+        # what start-up left behind is not garbage: full collections need not look at it again
+        gc.collect()
+        gc.freeze()
+        await _first(told.wait(), sidecar.wait_for_stop())
+    except OSError as error:
+        print(f"reach sidecar: Cannot say that it is ready: {error}.", file=sys.stderr, flush=True)
+        return FAILED
+    finally:
+        await watch.stop()
+        await sidecar.stop()
+        if ready_file is not None:
+            _forget(ready_file)
+    return OK
 
 
 def _announce(sidecar: Sidecar, ready: Ready, ready_file: Path | None,
               on_ready: Callable[[Ready], None] | None) -> None:
-    print(f"reach sidecar {sidecar.local.agent_id} ready: outbound {ready['outbound']}, mesh {ready['mesh']}, "
-          f"admin {ready['admin']}", flush=True)
+    """The file first: who reads the line may rely on it. Raises OSError where it cannot be written."""
     if ready_file is not None:
+        ready_file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
         unfinished.write_bytes(orjson.dumps(ready))
         unfinished.replace(ready_file)  # whoever waits for the file never sees half of it
+    print(f"reach sidecar {sidecar.local.agent_id} ready: outbound {ready['outbound']}, mesh {ready['mesh']}, "
+          f"admin {ready['admin']}", flush=True)
     if on_ready is not None:
         on_ready(ready)
 
 
 def _forget(ready_file: Path) -> None:
-    ready_file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        ready_file.unlink(missing_ok=True)
+
+
+def _end(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
+    told.set()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
 
 
 async def _first(*waits: Any) -> None:

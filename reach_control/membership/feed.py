@@ -35,6 +35,13 @@ class Feed:
         self._answers.clear()
         self._wake()
 
+    def rename(self, aliases: Mapping[str, list[str]], epoch: str) -> None:
+        """Other aliases. All readers get them with the whole table, because the epoch is a new one."""
+        self._aliases = dict(aliases)
+        self.epoch = epoch
+        self._answers.clear()
+        self._wake()
+
     def close(self) -> None:
         """Answer all who wait, and let nobody wait any more."""
         self._closed = True
@@ -47,7 +54,8 @@ class Feed:
         if epoch == self.epoch and 0 <= since <= self.visible:
             if since == self.visible:
                 await self._wait(min(wait_s, MAX_WAIT_S))
-            return self._delta(since)
+            if epoch == self.epoch:
+                return self._delta(since)
         await self._catch_up()
         return self._whole()
 

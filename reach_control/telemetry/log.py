@@ -17,9 +17,17 @@ class ControlLog:
     """Writes what is at least `level`; a stderr that is gone is no reason to stop serving."""
 
     def __init__(self, level: str = "info", form: str = "json", out: TextIO | None = None) -> None:
-        self._least = _LEVELS[level]
+        self.level = level
         self._as_text = form == "text"
         self._out = out or sys.stderr
+
+    @property
+    def level(self) -> str:
+        return self._level
+
+    @level.setter
+    def level(self, level: str) -> None:
+        self._level, self._least = level, _LEVELS[level]
 
     def event(self, level: str, event: str, agent: str | None = None, detail: str = "") -> None:
         if _LEVELS[level] < self._least:

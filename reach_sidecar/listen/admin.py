@@ -28,9 +28,8 @@ class AdminApp:
         api_token: str | None = None,
     ) -> None:
         self._sources = sources
-        self._allowed = (allowed_hosts, allowed_origins)
+        self._door = Door(allowed_hosts, allowed_origins)
         self._api_token = api_token
-        self._any_address = False
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -40,9 +39,13 @@ class AdminApp:
         """Bind, and return the real `host:port`. Raises reach_os.ports.PortError."""
         self._socket = ports.listen(host, port, backlog=128)
         bound = self._socket.getsockname()[0]
-        self._any_address = not (bound == "::1" or bound.startswith("127."))
+        self._door.any_address = not (bound == "::1" or bound.startswith("127."))
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._first_connection)
         return ports.address_of(self._socket)
+
+    def allow(self, allowed_hosts: Collection[str], allowed_origins: Collection[str]) -> None:
+        """From now on these lists count."""
+        self._door.allow(allowed_hosts, allowed_origins)
 
     def _first_connection(self) -> None:
         assert self._socket is not None
@@ -57,7 +60,7 @@ class AdminApp:
         from reach_sidecar.listen.admin_routes import Routes
 
         assert self._socket is not None
-        routes = Routes(self._sources, Door(*self._allowed, self._any_address), self._api_token)
+        routes = Routes(self._sources, self._door, self._api_token)
         self._end_streams = routes.logs.stop
         self._runner = web.AppRunner(
             routes.application(), access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0

@@ -133,6 +133,32 @@ class LocalAgent:
         if self._told() != before:
             self._fire()
 
+    def configure(
+        self,
+        *,
+        version: str | None = None,
+        address: str | None = None,
+        health: HealthCheck | None = None,
+        limits: Limits | None = None,
+        capabilities: Iterable[Capability] | None = None,
+    ) -> None:
+        """What the configuration says now; what is None stays. Raises ValueError; then nothing has changed."""
+        new_address = self.address if address is None else agent_address(address)
+        before, was = self._told(), self.declared
+        if capabilities is not None:
+            self._index(capabilities)
+        try:
+            _check_entry(self.agent_id, self.version if version is None else version, self.declared)
+        except ValueError:
+            self._index(was)
+            raise
+        self.address = new_address
+        self.version = self.version if version is None else version
+        self.health = self.health if health is None else health
+        self.limits = self.limits if limits is None else limits
+        if self._told() != before:
+            self._fire()
+
     def set_unfit(self, unfit: bool) -> None:
         if unfit != self.unfit:
             self.unfit = unfit

@@ -21,18 +21,20 @@ import sys
 from pathlib import Path
 from reach_sidecar.config import load_sidecar
 from reach_sidecar.lifecycle import run
-sys.exit(run(load_sidecar(sys.argv[1]), Path(sys.argv[2]), lambda ready: print("told", ready["pid"], flush=True)))
+sys.exit(run(load_sidecar(sys.argv[1]), Path(sys.argv[2]), lambda ready: print("told", ready["pid"], flush=True),
+             Path(sys.argv[1])))
 """
 
 
 class Started:
-    def __init__(self, folder: Path, **sections: Any) -> None:
-        self.ready_file = folder / "ready.json"
-        config = {"agent": {"id": "b", "address": "http://127.0.0.1:9"}, "control": [],
+    def __init__(self, folder: Path, ready_file: str = "ready.json", **sections: Any) -> None:
+        self.ready_file = folder / ready_file
+        self.file = folder / "sidecar.yaml"
+        self.config = {"agent": {"id": "b", "address": "http://127.0.0.1:9"}, "control": [],
                   "listen": dict.fromkeys(("outbound", "mesh", "admin"), "127.0.0.1:0"),
                   "state_dir": str(folder / "state"), "drain": {"wait": "0s", "grace": "100ms"}, **sections}
-        (folder / "sidecar.yaml").write_text(json.dumps(config))
-        self.process = subprocess.Popen([sys.executable, "-c", PROGRAM, folder / "sidecar.yaml", self.ready_file],
+        self.file.write_text(json.dumps(self.config))
+        self.process = subprocess.Popen([sys.executable, "-c", PROGRAM, self.file, self.ready_file],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def ready(self) -> dict[str, Any]:
@@ -110,6 +112,59 @@ def test_after_a_hard_death_the_next_start_needs_no_cleaning_up(start: Callable[
     again.ready()
     again.process.terminate()
     assert again.ended()[0] == 0
+
+
+@pytest.mark.parametrize("told", ["signal", "written"])
+def test_a_changed_file_takes_effect_without_a_restart(start: Callable[..., Started], told: str) -> None:
+    one = start()
+    ready = one.ready()
+    one.file.write_text(json.dumps({**one.config, "allowed_hosts": ["box.example"]}))
+    if told == "signal":
+        one.process.send_signal(signal.SIGHUP)
+    give_up = time.monotonic() + 15
+    while status(ready["admin"], "box.example") != 200:
+        assert time.monotonic() < give_up
+        assert one.process.poll() is None, one.process.communicate()
+        time.sleep(0.02)
+    one.process.terminate()
+    code, _, error = one.ended()
+    assert code == 0
+    assert "allowed_hosts changed" in error
+
+
+def status(address: str, named: str) -> int:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 5) as client:
+        client.sendall(f"GET /livez HTTP/1.1\r\nHost: {named}\r\nConnection: close\r\n\r\n".encode())
+        return int(client.recv(100).split()[1])
+
+
+def test_a_second_signal_ends_it_at_once(start: Callable[..., Started]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        one = start(agent={"id": "b", "address": f"http://127.0.0.1:{silent.getsockname()[1]}"},
+                    drain={"wait": "0s", "grace": "10m"})
+        host, _, port = one.ready()["outbound"].rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as client:
+            target = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+            client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            silent.settimeout(10)
+            called, _ = silent.accept()  # the health check or the call itself; either way nobody answers
+            one.process.terminate()
+            give_up = time.monotonic() + 10
+            while one.process.poll() is None:
+                assert time.monotonic() < give_up, "the second signal was not heard"
+                if not connectable(f"{host}:{port}"):  # it is ending, and waits for the call
+                    one.process.terminate()
+                time.sleep(0.02)
+            called.close()
+    assert one.process.returncode == -signal.SIGTERM
+
+
+def test_a_ready_file_that_cannot_be_written(start: Callable[..., Started], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = failed(start(ready_file="file/ready.json"))
+    assert "Cannot say that it is ready" in line
+    assert "file" in line
 
 
 def failed(one: Started) -> str:

@@ -52,6 +52,16 @@ async def test_a_reader_gets_what_came_after(feed: Feed, table: PeerTable) -> No
     assert (answer.full, ids(answer), answer.seq, answer.aliases) == (False, ["c"], 3, None)
 
 
+async def test_other_aliases_reach_those_who_wait_too(feed: Feed) -> None:
+    waiting = asyncio.create_task(ask(feed, 2, wait_s=30))
+    while not feed.waiting:
+        await asyncio.sleep(0)
+    feed.rename({"summarize": ["shorten"]}, "second")
+    for answer in (await asyncio.wait_for(waiting, 10), await ask(feed, 2, wait_s=30)):
+        assert (answer.epoch, answer.full, ids(answer)) == ("second", True, ["a", "b"])
+        assert answer.aliases == {"summarize": ["shorten"]}
+
+
 async def test_nothing_new_is_said_after_the_wait(feed: Feed) -> None:
     started = time.monotonic()
     answer = await ask(feed, 2, wait_s=0.1)

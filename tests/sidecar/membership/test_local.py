@@ -3,6 +3,7 @@ import pytest
 from reach_core.peer import Capability, Limits
 from reach_sidecar.membership.local import (
     AgentIdConflict,
+    HealthCheck,
     LocalAgent,
     agent_address,
     host_and_port,
@@ -129,3 +130,21 @@ def test_bad_addresses_say_what_was_expected(text):
 
 def test_host_and_port():
     assert host_and_port("http://[::1]:9001") == ("::1", 9001)
+
+
+def test_the_configuration_may_change_while_running() -> None:
+    local = LocalAgent("a", address="http://127.0.0.1:9001", declared=(Capability(name="work"),), provisional=True)
+    told: list[int] = []
+    local.changed.append(lambda: told.append(1))
+    local.configure()
+    assert not told
+    local.configure(address="http://127.0.0.1:9002", health=HealthCheck(fail=9),
+                    capabilities=[Capability(name="Rest")])
+    assert (local.address, local.health.fail, [*local.capabilities]) == ("http://127.0.0.1:9002", 9, ["rest"])
+    assert local.provisional
+    with pytest.raises(ValueError, match="address"):
+        local.configure(address="nowhere/at all", version="2")
+    with pytest.raises(ValueError, match="bytes"):
+        local.configure(capabilities=[Capability(name="x" * 60, aliases=tuple(f"{n:60}" for n in range(90)))])
+    assert (local.address, local.version, [*local.capabilities]) == ("http://127.0.0.1:9002", "", ["rest"])
+    assert told == [1]
