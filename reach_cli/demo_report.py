@@ -14,23 +14,26 @@ def merge(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The lines as the calls are nested, siblings in the order in which they began.
 
     `began_ms` counts from the first: a line is written when its call ends, so it began `ms` before its own time.
-    `depth` counts from 0. The called side's line has the `key` of the calling side's; a call that an agent makes
-    has the span of the call it serves as its parent.
+    `depth` counts from 0. The called side's line has as its parent the span of the attempt that brought it
+    (`attempt_span_id`); a call that an agent makes has the span of the call it serves.
     """
     placed = [{**line, "began_ms": _ended_ms(line) - float(line.get("ms") or 0)} for line in lines]
     first = min((line["began_ms"] for line in placed), default=0.0)
     for line in placed:
         line["began_ms"] -= first
     placed.sort(key=lambda line: line["began_ms"])
-    calls = {(line.get("key"), line.get("capability")): line for line in placed if line.get("event") == "call"}
-    served = {line.get("span_id"): line for line in placed if line.get("event") != "call"}
+    calls = {line.get("span_id"): line for line in placed if line.get("event") == "call"}
+    attempts = {line["attempt_span_id"]: line for line in placed if line.get("attempt_span_id")}
+    served = {line.get("span_id"): line for line in placed if line.get("event") == "deliver"}
     children: dict[int, list[dict[str, Any]]] = {}
     roots: list[dict[str, Any]] = []
     for line in placed:
         if line.get("event") == "call":
             parent = served.get(line.get("parent_id"))
+        elif line.get("event") == "deliver":
+            parent = attempts.get(line.get("parent_id"))
         else:
-            parent = calls.get((line.get("key"), line.get("capability")))
+            parent = calls.get(line.get("span_id"))
         (roots if parent is None else children.setdefault(id(parent), [])).append(line)
     ordered: list[dict[str, Any]] = []
     rest = [(line, 0) for line in reversed(roots)]

@@ -282,3 +282,21 @@ async def test_a_defect_is_said_and_leaves_no_slot(inner: Mesh, monkeypatch: pyt
     assert (answer.status, answer.code, answer.json["executed"]) == (500, "internal_error", "unknown")
     assert "ZeroDivisionError" in str(await a.log(event="defect"))
     await inner.idle()
+
+
+async def test_each_attempt_is_logged_with_the_span_that_was_sent(inner: Mesh) -> None:
+    a, b1, b2 = await trio(inner, hangs_up, ok(), declared=IDEMPOTENT)
+    trace_id = (await inner.ask(a, "/to/summarize/x", body=b"x")).header("Reach-Trace-Id")
+    [attempt], [call] = await a.log(trace_id, "attempt"), await a.log(trace_id, "call")
+    [first], [second] = await b1.log(trace_id, "deliver"), await b2.log(trace_id, "deliver")
+    assert (attempt["attempt_span_id"], call["attempt_span_id"]) == (first["parent_id"], second["parent_id"])
+    assert attempt["span_id"] == call["span_id"]
+
+
+async def test_an_attempt_that_sent_nothing_has_no_span(inner: Mesh) -> None:
+    a, b1, _ = await trio(inner, ok(), ok())
+    a.learn(b1.entry(address=f"127.0.0.1:{closed_port()}"))
+    trace_id = (await inner.ask(a, "/to/summarize/x", body=b"x")).header("Reach-Trace-Id")
+    [attempt], [call] = await a.log(trace_id, "attempt"), await a.log(trace_id, "call")
+    assert attempt["attempt_span_id"] is None
+    assert call["attempt_span_id"]

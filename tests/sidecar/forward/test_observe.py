@@ -195,3 +195,18 @@ async def test_under_way(inner: Mesh) -> None:
     client.close()
     await inner.idle()
     await asyncio.sleep(0)
+
+
+async def test_the_lines_of_both_sides_are_tied_by_the_attempts_span(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    trace_id = (await inner.ask(a, "/to/summarize/x")).header("Reach-Trace-Id")
+    [call], [deliver] = await a.log(trace_id, "call"), await b.log(trace_id, "deliver")
+    assert call["attempt_span_id"] == deliver["parent_id"]
+    assert "attempt_span_id" not in deliver
+
+
+async def test_a_call_that_was_sent_nowhere_has_no_attempts_span(inner: Mesh) -> None:
+    a = await inner.node("a")
+    trace_id = (await inner.ask(a, "/to/summarize/x")).header("Reach-Trace-Id")
+    [call] = await a.log(trace_id, "call")
+    assert call["attempt_span_id"] is None

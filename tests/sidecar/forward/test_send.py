@@ -382,3 +382,14 @@ async def test_what_the_mesh_door_refuses_is_not_the_agents_answer(inner: Mesh) 
     answer = await inner.ask(a, "/to/summarize/x", *large)
     assert (answer.status, answer.code, answer.json["executed"]) == (431, "header_too_large", "no")
     assert [(one["agent"], one["result"]) for one in answer.json["attempts"]] == [("b", "header_too_large")]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_an_empty_chunked_body_is_said_to_be_empty(inner: Mesh, method: str) -> None:
+    """Some servers answer 411 to a POST that says nothing of its length."""
+    a, b = await inner.pair()
+    await inner.ask(a, "/to/summarize/x", "Transfer-Encoding: chunked", method=method, body=b"0\r\n\r\n")
+    assert b.agent.last.one("Content-Length") == "0"
+    assert not b.agent.last.all("Transfer-Encoding")
+    await inner.ask(a, "/to/summarize/x", method=method)
+    assert b.agent.last.one("Content-Length") == "0"
