@@ -782,6 +782,9 @@ VALID = [
 LAST = [b"", b"", b"GET / HTTP/2.0\r\n\r\n", CHUNKED + b"x\r\n", GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + GET]
 
 
+_TRACE_ID = re.compile(rb"[0-9a-f]{32}")  # a refusal has one of its own
+
+
 @given(st.lists(st.sampled_from(VALID), max_size=5), st.sampled_from(LAST), st.lists(st.integers(0, 600), max_size=12))
 @settings(max_examples=80)
 def test_any_split_of_requests_gives_the_same_answers(requests: list[bytes], last: bytes, cuts: list[int]) -> None:
@@ -789,7 +792,7 @@ def test_any_split_of_requests_gives_the_same_answers(requests: list[bytes], las
     at = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     pieces = [raw[start:end] for start, end in zip(at, at[1:], strict=False) if start < end]  # noqa: RUF007
     whole = asyncio.run(fed([raw]))
-    assert asyncio.run(fed(pieces)) == whole
+    assert _TRACE_ID.sub(b"", asyncio.run(fed(pieces))) == _TRACE_ID.sub(b"", whole)
     assert len(re.findall(rb"HTTP/1\.1 \d\d\d ", whole)) == len(requests) + (last != b"")
 
 
