@@ -102,7 +102,7 @@ class Sidecar:
         self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
                                   proxy=self._proxy_name)
         self.documents = self.local_api.documents
-        self.health = HealthChecks(local, on_change=self._fitness_changed)
+        self.health = HealthChecks(local, self.log, on_change=self._fitness_changed)
         self._build_called_side(limits, mesh_limits)
         self._build_calling_side(limits)
         await self._bind()
@@ -308,13 +308,13 @@ class Sidecar:
     def _tidy(self) -> None:
         """Once a second: close connections that grew too old to be used again."""
         loop = asyncio.get_running_loop()
+        self._tidier = loop.call_later(TIDY_EVERY_S, self._tidy)
         now = loop.time()
         for peer in self.view.peers():
             peer.pool.prune(now, MESH_IDLE_S - 10.0)
         self.deliver.prune(now)
         self.egress.prune(now)
         self.table.expire(time.time_ns() // 1_000_000)
-        self._tidier = loop.call_later(TIDY_EVERY_S, self._tidy)
 
 
 def _refuse_open_listeners(config: SidecarConfig) -> None:

@@ -18,6 +18,7 @@ from reach_sidecar.membership.cache import CachedTable, Instance, load_table, sa
 from reach_sidecar.membership.controls import Controls, EventLog
 from reach_sidecar.membership.local import LocalAgent
 from reach_sidecar.membership.registrar import Registrar
+from reach_sidecar.membership.supervise import supervise
 from reach_sidecar.membership.sync import TableSync
 
 SAVE_AFTER_S = 1.0
@@ -152,9 +153,9 @@ class Membership:
             return
         self._local.changed.append(self._registrar.wake)
         self._tasks = [
-            asyncio.create_task(self._registrar.run(), name="registrar"),
-            asyncio.create_task(self._sync.run(), name="table sync"),
-            asyncio.create_task(self._keep_saved(), name="table cache"),
+            asyncio.create_task(supervise(name, run, self._log), name=name)
+            for name, run in (("registrar", self._registrar.run), ("table sync", self._sync.run),
+                              ("table cache", self._keep_saved))
         ]
 
     async def stop(self, leave: bool = True) -> None:

@@ -5,8 +5,8 @@ them came in a row: an agent that is stopped or hangs still lets the kernel acce
 silence shows it. One success clears it. While it is unfit the checks begin again quickly and slow down to the
 interval, so that an agent which was restarted is used again soon.
 
-Only agents on loopback are asked at the interval. One elsewhere is asked only after a call was refused, until
-it answers again.
+Only agents on loopback are asked at the interval. One elsewhere is asked until it answers for the first time, since
+nobody calls it before, and after a call was refused until it answers again.
 """
 
 import asyncio
@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from reach_core.address import is_loopback
+from reach_sidecar.membership.controls import EventLog
 from reach_sidecar.membership.local import HealthCheck, LocalAgent, host_and_port
+from reach_sidecar.membership.supervise import supervise
 
 Result = Literal["passed", "failed", "refused"]
 
@@ -84,11 +86,13 @@ class HealthChecks:
     def __init__(
         self,
         local: LocalAgent,
+        log: EventLog,
         *,
         chance: Callable[[], float] = random.random,
         on_change: Callable[[bool, Result], None] | None = None,
     ) -> None:
         self._local = local
+        self._log = log
         self._chance = chance
         self._on_change = on_change
         self._fitness = Fitness(local.health)
@@ -99,7 +103,7 @@ class HealthChecks:
 
     async def start(self) -> None:
         self._local.changed.append(self._local_changed)
-        self._task = asyncio.create_task(self._run(), name="health checks")
+        self._task = asyncio.create_task(supervise("health checks", self._run, self._log), name="health checks")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -134,8 +138,7 @@ class HealthChecks:
         while True:
             self._wake.clear()
             address = self._local.address
-            asked = address is not None and (self._fitness.unfit or is_loopback(host_and_port(address)[0]))
-            wait_s = self._due - loop.time() if asked else None
+            wait_s = self._due - loop.time() if address is not None and self._is_asked(address) else None
             if address is not None and wait_s is not None and wait_s <= 0:
                 result = await probe(address, self._local.health)
                 if address == self._local.address:
@@ -146,6 +149,9 @@ class HealthChecks:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+
+    def _is_asked(self, address: str) -> bool:
+        return self._fitness.unfit or not self._local.confirmed or is_loopback(host_and_port(address)[0])
 
     def _saw(self, result: Result) -> None:
         was_unfit = self._fitness.unfit

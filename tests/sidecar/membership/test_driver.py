@@ -141,3 +141,23 @@ async def test_what_is_said_while_there_is_no_table(control, log, tmp_path, unti
     await until(lambda: membership.connected and membership._sync.trouble)
     assert membership.missing_table.endswith("has not sent it yet. not_allowed it is.")
     await membership.stop()
+
+
+async def test_a_defect_of_a_listener_does_not_end_the_table_sync(control, log, tmp_path, until, monkeypatch):
+    monkeypatch.setattr("reach_sidecar.membership.supervise.PAUSE_S", 0.0)
+    seen = []
+
+    def listener(changes):
+        seen.extend(change.after.agent_id for change in changes)
+        if len(seen) == 1:
+            raise KeyError("a defect")
+
+    control.put("other")
+    membership = member(log, tmp_path, control.url, on_changes=listener)
+    await membership.start()
+    try:
+        await asyncio.wait_for(membership.synced.wait(), 10)
+        control.put("later")
+        await until(lambda: "later" in seen)
+    finally:
+        await membership.stop()

@@ -9,6 +9,13 @@ import pytest
 from reach_sidecar.membership.health import Fitness, HealthChecks, probe
 from reach_sidecar.membership.local import HealthCheck, LocalAgent
 
+
+class Silent:
+    def event(self, level, event, **fields):
+        pass
+
+
+SILENT = Silent()
 AGENT = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -119,7 +126,7 @@ async def test_a_stopped_agent_becomes_unfit_and_a_resumed_one_fit(until):
     process, port = await start_agent()
     local = LocalAgent("a", address=f"http://127.0.0.1:{port}",
                        health=HealthCheck("/healthz", interval_s=0.05, timeout_s=0.2, fail=3))
-    checks = HealthChecks(local)
+    checks = HealthChecks(local, SILENT)
     try:
         await checks.start()
         await until(lambda: local.confirmed)
@@ -136,7 +143,7 @@ async def test_a_killed_agent_is_unfit_at_the_first_refused_call_and_used_again_
     process, port = await start_agent()
     local = LocalAgent("a", address=f"http://127.0.0.1:{port}")  # the next check is 7 s away
     told = []
-    checks = HealthChecks(local, on_change=lambda unfit, result: told.append((unfit, result)))
+    checks = HealthChecks(local, SILENT, on_change=lambda unfit, result: told.append((unfit, result)))
     try:
         await checks.start()
         await until(lambda: local.confirmed)
@@ -155,7 +162,7 @@ async def test_a_killed_agent_is_unfit_at_the_first_refused_call_and_used_again_
 async def test_an_agent_that_registers_itself_is_asked_at_once(until):
     process, port = await start_agent()
     local = LocalAgent("gateway")
-    checks = HealthChecks(local)
+    checks = HealthChecks(local, SILENT)
     try:
         await checks.start()
         await asyncio.sleep(0)
@@ -168,22 +175,56 @@ async def test_an_agent_that_registers_itself_is_asked_at_once(until):
         await end(process)
 
 
-async def test_an_agent_elsewhere_is_asked_only_after_a_refused_call(monkeypatch, until):
-    asked = []
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """What the checks of an agent on another machine bring, and whom they asked; nothing leaves this machine."""
+    results, asked = ["passed"], []
 
     async def answered(address, check):
         asked.append(address)
-        return "passed"
+        return results[0]
 
     monkeypatch.setattr("reach_sidecar.membership.health.probe", answered)
+    return results, asked
+
+
+async def test_an_agent_elsewhere_is_asked_until_it_answers_for_the_first_time(elsewhere, until):
+    results, asked = elsewhere
+    results[0] = "failed"
     local = LocalAgent("a", address="http://10.0.0.9:80", health=HealthCheck(interval_s=0.01))
-    checks = HealthChecks(local)
+    checks = HealthChecks(local, SILENT)
     await checks.start()
     try:
+        await until(lambda: len(asked) > 4)
+        assert not local.confirmed
+        results[0] = "passed"
+        await until(lambda: local.confirmed and not local.unfit)
+        before = len(asked)
         await asyncio.sleep(0.05)
-        assert asked == []
+        assert len(asked) == before, "calls show how it is from now on"
         checks.report_refused()
+        assert local.unfit
         await until(lambda: not local.unfit)
-        assert asked == ["http://10.0.0.9:80"]
+        assert set(asked) == {"http://10.0.0.9:80"}
+    finally:
+        await checks.stop()
+
+
+async def test_checks_go_on_after_a_defect(monkeypatch, until):
+    monkeypatch.setattr("reach_sidecar.membership.supervise.PAUSE_S", 0.0)
+    local = LocalAgent("a", address="http://127.0.0.1:9")
+
+    async def broken(address, check):
+        monkeypatch.setattr("reach_sidecar.membership.health.probe", passes)
+        raise KeyError("a defect")
+
+    async def passes(address, check):
+        return "passed"
+
+    monkeypatch.setattr("reach_sidecar.membership.health.probe", broken)
+    checks = HealthChecks(local, SILENT)
+    await checks.start()
+    try:
+        await until(lambda: local.confirmed)
     finally:
         await checks.stop()
