@@ -4,6 +4,14 @@ from typing import NamedTuple
 
 from reach_core.peer import Entry, Rank
 
+_SINCE = {
+    Rank.JOINING: ": its agent has not passed a health check yet",
+    Rank.SUSPECT: ": its sidecar has not renewed in time",
+    Rank.DOWN: ": its sidecar has long not renewed",
+    Rank.LEFT: "",
+    Rank.REVOKED: "",
+}
+
 
 class Exclusion(NamedTuple):
     reason: str
@@ -16,7 +24,7 @@ def why_excluded(entry: Entry, *, unreachable_for_s: float, trouble: str) -> Exc
     `unreachable_for_s` is how long its address will still be left alone after `trouble`; 0 or less: it may be tried.
     """
     if entry.rank is not Rank.UP:
-        return Exclusion("agent_down", f"its status is {entry.rank.label}")
+        return Exclusion("agent_down", f"its status is {entry.rank.label}{_SINCE[entry.rank]}")
     if entry.unfit:
         return Exclusion("agent_unfit", "its own sidecar finds the agent unhealthy")
     if entry.draining:

@@ -19,7 +19,11 @@ def test_an_agent_that_is_up_is_called() -> None:
 
 @pytest.mark.parametrize("rank", [rank for rank in Rank if rank is not Rank.UP])
 def test_only_up_is_called(rank: Rank) -> None:
-    assert why(rank) == Exclusion("agent_down", f"its status is {rank.label}")
+    found = why(rank)
+    assert found is not None
+    assert found.reason == "agent_down"
+    assert found.detail.startswith(f"its status is {rank.label}")
+    assert (": " in found.detail) is (rank < Rank.LEFT), "and what that means"
 
 
 def test_flags() -> None:
