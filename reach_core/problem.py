@@ -102,7 +102,7 @@ class Problem(Exception):
         self.extra = extra or {}
 
     def to_dict(self, trace_id: str | None = None) -> dict[str, object]:
-        """The members of the problem+json document, in reading order."""
+        """The members of the problem+json document, in reading order; `agent` is null where none was involved."""
         document: dict[str, object] = {
             "type": f"urn:reach:{self.code}",
             "title": self.title,
@@ -112,8 +112,7 @@ class Problem(Exception):
         }
         if trace_id is not None:
             document["trace_id"] = trace_id
-        if self.agent is not None:
-            document["agent"] = self.agent
+        document["agent"] = self.agent
         document["attempts"] = [{"agent": a.agent, "result": a.result, "ms": round(a.ms, 1)} for a in self.attempts]
         document.update(self.extra)
         return document

@@ -2,8 +2,6 @@
 
 import random
 
-import orjson
-
 from reach_core.problem import Problem
 from reach_core.trace import new_context, parse_traceparent
 from reach_sidecar.http1.message import Request, Response, field
@@ -16,14 +14,8 @@ def render(problem: Problem, trace_id: str | None = None, proxy: str = "reach") 
     """
     if trace_id is None:
         trace_id = new_context(random.getrandbits(192)).trace_id
-    headers = [
-        field("Content-Type", "application/problem+json"),
-        field("Proxy-Status", problem.proxy_status(proxy)),
-    ]
-    if problem.retry_after_s is not None:
-        headers.append(field("Retry-After", str(problem.retry_after_s)))
-    headers.append(field("Reach-Trace-Id", trace_id))
-    return Response(problem.status, headers, orjson.dumps(problem.to_dict(trace_id)))
+    headers = [field(name, value) for name, value in problem.headers(proxy, trace_id).items()]
+    return Response(problem.status, headers, problem.body(trace_id))
 
 
 def trace_of(request: Request) -> str:

@@ -13,11 +13,10 @@ import msgspec
 
 from reach_core.problem import Problem
 from reach_core.table import Change
-from reach_core.trace import parse_traceparent
 from reach_core.units import parse_duration
 from reach_sidecar.http1.body import BodyTooLarge
 from reach_sidecar.http1.message import Request, Response, field
-from reach_sidecar.http1.problem import render
+from reach_sidecar.http1.problem import render, trace_of
 from reach_sidecar.listen.local_api_agents import AgentDocuments, Document, Standing, View
 from reach_sidecar.listen.local_api_tasks import run_task
 from reach_sidecar.listen.local_api_types import AgentHeartbeat, RegisterAgent, RunTask
@@ -92,8 +91,7 @@ class LocalApi:
         try:
             return await self._dispatch(request, path, query)
         except Problem as problem:
-            trace = parse_traceparent(request.header(b"traceparent"))
-            response = render(problem, trace.trace_id if trace else None, self._proxy())
+            response = render(problem, trace_of(request), self._proxy())
             if problem.code == "method_not_allowed":
                 response.headers.append(field("Allow", str(problem.extra["allow"])))
             return response

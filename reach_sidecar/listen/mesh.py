@@ -11,7 +11,7 @@ from reach_core.problem import Problem
 from reach_sidecar.forward.cancel import RunningCalls
 from reach_sidecar.forward.observe import Observe
 from reach_sidecar.http1.message import Field, Request, Response
-from reach_sidecar.http1.problem import render
+from reach_sidecar.http1.problem import render, trace_of
 
 _CALLS = b"/v1/calls/"
 
@@ -32,19 +32,19 @@ class Mesh:
             return await self._call(request)
         if request.target.startswith(_CALLS):
             return self._cancel(request)
-        return self._problem("not_found", "This is the mesh listener of a sidecar: only sidecars call here. "
+        return self._problem(request, "not_found", "This is the mesh listener of a sidecar: only sidecars call here. "
                              "Agents call the outbound listener.")
 
     def _cancel(self, request: Request) -> Response:
         if request.method != b"DELETE":
-            return self._problem("method_not_allowed", "A running call can only be deleted.")
+            return self._problem(request, "method_not_allowed", "A running call can only be deleted.")
         caller = (request.header(b"reach-caller") or b"").decode("latin-1")
         if self._running.cancel(caller, unquote_to_bytes(request.target[len(_CALLS):])):
             return Response(204, [self._load()])
-        return self._problem("not_found", "That call is not running here.")
+        return self._problem(request, "not_found", "That call is not running here.")
 
-    def _problem(self, code: str, detail: str) -> Response:
+    def _problem(self, request: Request, code: str, detail: str) -> Response:
         problem = Problem(code, detail)
-        response = render(problem, proxy=self._proxy())
+        response = render(problem, trace_of(request), self._proxy())
         response.headers += self._mark(problem)
         return response

@@ -15,7 +15,7 @@ from reach_core.problem import Problem
 from reach_sidecar.forward.egress import Egress
 from reach_sidecar.forward.observe import Observe
 from reach_sidecar.http1.message import Request, Response
-from reach_sidecar.http1.problem import render
+from reach_sidecar.http1.problem import render, trace_of
 from reach_sidecar.policy.naming import Destination, NamingError, destination
 
 _TLS_PORT = b":443"
@@ -47,7 +47,7 @@ class Outbound:
                 return await self._call(request, destination=target)
             return await self._elsewhere(request, target)
         except Problem as problem:
-            return render(problem, proxy=self._proxy())
+            return render(problem, trace_of(request), self._proxy())
 
     async def call(self, request: Request) -> Response:
         """For the local API's own calls: `request` names its target by `Reach-Target`."""

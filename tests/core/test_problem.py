@@ -65,10 +65,10 @@ def test_the_document() -> None:
     assert list(document)[:5] == ["type", "title", "status", "detail", "executed"], "in reading order"
 
 
-def test_what_is_not_known_is_left_away() -> None:
+def test_what_is_not_known() -> None:
     document = Problem("bad_request", "Say it right.").to_dict()
     assert "trace_id" not in document
-    assert "agent" not in document
+    assert document["agent"] is None, "each member is there, so that nobody has to ask first"
     assert document["attempts"] == []
 
 

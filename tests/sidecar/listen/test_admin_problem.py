@@ -19,6 +19,7 @@ def test_a_problem() -> None:
     assert (response.status, response.headers["Retry-After"]) == (503, "1")
     assert response.headers["Proxy-Status"].startswith("reach-admin; error=connection_limit_reached")
     assert members(response)["type"] == "urn:reach:backpressure"
+    assert members(response)["trace_id"] == response.headers["Reach-Trace-Id"]
 
 
 def test_aiohttps_own_errors() -> None:
@@ -30,4 +31,4 @@ def test_aiohttps_own_errors() -> None:
     assert (wrong.status, wrong.headers["Allow"]) == (405, "GET")
     assert members(wrong)["detail"] == "PUT is not offered at /v1/logs; use GET."
     large = of_http_error(web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2), request, [])
-    assert (large.status, members(large)["type"]) == (413, "urn:reach:bad_request")
+    assert (large.status, members(large)["type"]) == (413, "urn:reach:body_too_large")

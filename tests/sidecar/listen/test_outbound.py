@@ -67,6 +67,9 @@ async def test_the_local_api_and_what_is_nowhere(inner: Mesh) -> None:
     assert (nowhere.status, nowhere.code, nowhere.json["executed"]) == (404, "not_found", "no")
     assert "/to/<capability>/" in nowhere.json["detail"]
     assert nowhere.header("Proxy-Status") == 'a; error=http_request_error; details="not_found"'
+    assert nowhere.json["trace_id"] == nowhere.header("Reach-Trace-Id")
+    traced = await inner.ask(a, "/process", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    assert traced.json["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
 
 
 # -- who may come in
