@@ -88,8 +88,16 @@ async def test_success_is_exactly_200(status, shown):
 
 
 async def test_an_answer_without_content_is_null():
+    sent = []
+
     async def call(request):
-        return Response(204, [])
+        response = Response(204, [field("Content-Type", "text/plain"), field("Reach-Agent", "b")])
+        response.when_sent(lambda *how: sent.append(how))
+        return response
 
     response = await run_task(asked(), task(), call)
-    assert (response.status, response.body) == (200, b"null")
+    assert (response.status, response.reason, response.body, response.length) == (200, b"OK", b"null", 4)
+    assert [(name, value) for _, name, value in response.headers] == [
+        (b"Reach-Agent", b"b"), (b"Content-Type", b"application/json")]
+    response.sent(4, None)
+    assert sent == [(4, None)], "the call is counted as ended, and its place is free"
