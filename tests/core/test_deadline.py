@@ -39,3 +39,10 @@ def test_each_hop_gets_less_than_the_one_before(ms: int, now: float) -> None:
 
 def test_a_budget_that_is_over_is_a_millisecond() -> None:
     assert format_timeout(-5) == b"1ms"
+
+
+@pytest.mark.parametrize("value", [b"30d", b"20000d", b"999999999999d", b"2592000000ms", b"999999999999ms"])
+def test_what_one_hop_takes_the_next_one_takes_too(value: bytes) -> None:
+    seconds = parse_timeout(value)
+    assert seconds == 30 * 86400.0
+    assert parse_timeout(format_timeout(seconds)) == pytest.approx(seconds, abs=0.002)
