@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
 
@@ -12,11 +13,18 @@ from reach_cli.terminal import has_colour, is_terminal, say
 LEVELS = ("debug", "info", "warn", "error")
 
 
+class Level(click.Choice[str]):
+    """A level; `warning` is another spelling of `warn`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert("warn" if value == "warning" else value, param, ctx)
+
+
 @click.command("logs")
 @click.option("--trace-id", metavar="ID", help="Only this trace: the `Reach-Trace-Id` of an answer.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines, until Ctrl-C.")
 @click.option("--since", metavar="TIME", help="Only newer lines: an age such as 10m, or an RFC 3339 time.")
-@click.option("--level", type=click.Choice(LEVELS), help="Only this level and worse.")
+@click.option("--level", type=Level(LEVELS), help="Only this level and worse.")
 @admin_option
 @json_option
 def command(

@@ -111,7 +111,7 @@ class Control:
                 "Listen on 127.0.0.1, or write `insecure: true` for a closed network."
             )
         detail = f"{name} listens on {address} without TLS: whoever reaches it can register agents (insecure: true)."
-        self.log.event("warning", "insecure", detail=detail)
+        self.log.event("warn", "insecure", detail=detail)
 
     async def _restore(self) -> None:
         config, now = self.config, clock()
@@ -124,7 +124,7 @@ class Control:
         registry.restore(noted.entries, noted.instances, now)
         if noted.unreadable:
             detail = f"{noted.unreadable} entries on disk could not be read; their agents will register again."
-            self.log.event("warning", "restored", detail=detail)
+            self.log.event("warn", "restored", detail=detail)
         self.log.event("info", "restored", detail=f"{len(registry.table)} agents from {self._snapshot.path}")
         feed = self.feed = Feed(registry.table, secrets.token_hex(8), config.aliases)
         self._keeper = Keeper(

@@ -110,7 +110,7 @@ class Service:
             stalls = self.registry.stalls
             tick = self.registry.tick(self.clock())
             if self.registry.stalls > stalls:
-                self._log.event("warning", "stalled", detail="This node stood still; all leases got that time added.")
+                self._log.event("warn", "stalled", detail="This node stood still; all leases got that time added.")
             self._apply(tick.changes)
             await asyncio.sleep(max(MIN_TICK_S, tick.next_s))
 
@@ -122,5 +122,5 @@ class Service:
 
     def _refuse(self, event: str, agent_id: str, problem: Problem) -> None:
         self.refused[problem.code] += 1
-        level = "info" if problem.code == "register_again" else "warning"
+        level = "info" if problem.code == "register_again" else "warn"
         self._log.event(level, event, agent_id, f"refused ({problem.code}): {problem.detail}")

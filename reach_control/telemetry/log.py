@@ -10,7 +10,7 @@ import orjson
 from reach_core.peer import Rank
 from reach_core.table import Change
 
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40}
+_LEVELS = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 
 
 class ControlLog:
@@ -35,7 +35,7 @@ class ControlLog:
         now = time.time()
         stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03d}Z"
         if self._as_text:
-            words = (stamp[11:23], f"{level:<7}", event, agent or "", detail)
+            words = (stamp[11:23], f"{level:<5}", event, agent or "", detail)
             line = " ".join(word for word in words if word)
             line = "".join(char if char.isprintable() else "?" for char in line)
         else:
@@ -69,7 +69,7 @@ def describe(change: Change) -> tuple[str, str, str, str]:
         names = ", ".join(capability.name for capability in after.capabilities) or "no capabilities"
         return "info", "register", after.agent_id, f"{state} at {after.address}: {names}"
     if before.rank != after.rank:
-        level = "warning" if after.rank in (Rank.SUSPECT, Rank.DOWN) else "info"
+        level = "warn" if after.rank in (Rank.SUSPECT, Rank.DOWN) else "info"
         return level, "status", after.agent_id, f"{before.rank.label} -> {state}"
     if before.flags != after.flags:
         return "info", "status", after.agent_id, state

@@ -2,16 +2,16 @@
 
 from typing import Annotated, Literal
 
-from reach_core.settings.scalar import Between, Duration, Size
+from reach_core.settings.scalar import Between, Duration, Size, one_of
 from reach_core.settings.shape import Section
+
+Level = Annotated[str, one_of("debug", "info", "warn", "error", spellings={"warning": "warn"})]
 
 
 class LogConfig(Section, frozen=True, kw_only=True):
     """What is logged on stderr and kept in the log store that `reach logs` asks."""
 
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], "Lines below this level are neither written nor kept."
-    ] = "info"
+    level: Annotated[Level, "Lines below this level are neither written nor kept."] = "info"
     format: Annotated[
         Literal["json", "text"], "How lines look on stderr: one JSON object each, or text for people."
     ] = "json"

@@ -6,7 +6,7 @@ ints and texts.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -154,16 +154,17 @@ def _host(text: str) -> str:
     return check_host(text.strip("[]")).lower()
 
 
-def one_of(*choices: str) -> Scalar:
-    """Kind of a text that is one of a few words."""
+def one_of(*choices: str, spellings: Mapping[str, str] | None = None) -> Scalar:
+    """Kind of a text that is one of a few words. `spellings` of them are accepted too, and read as the word."""
     said = " or ".join(", ".join(choices).rsplit(", ", 1))
+    words = {**{choice: choice for choice in choices}, **(spellings or {})}
 
     def parse(text: str) -> str:
-        if text not in choices:
+        if text not in words:
             raise ValueError("")
-        return text
+        return words[text]
 
-    return Scalar(said, parse, {"enum": list(choices)}, placeholder=choices[0])
+    return Scalar(said, parse, {"enum": list(words)}, placeholder=choices[0])
 
 
 # What an editor may see instead of the value itself: a variable that is expanded when the file is read.

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-_COLOURS = {"debug": "\x1b[2m", "info": "", "warn": "\x1b[33m", "warning": "\x1b[33m", "error": "\x1b[31m"}
+_COLOURS = {"debug": "\x1b[2m", "info": "", "warn": "\x1b[33m", "error": "\x1b[31m"}
 _DIM, _OFF = "\x1b[2m", "\x1b[0m"
 _SHOWN = {"ts", "level", "event", "agent", "caller", "target", "capability", "status", "outcome", "ms", "trace_id"}
 

@@ -53,3 +53,12 @@ def test_a_wrong_question_is_explained(stand_in: Any, reach: Any) -> None:
     result = reach("logs", "--trace-id", "x")
     assert result.exit_code == 1
     assert "32 hexadecimal digits" in result.stderr
+
+
+def test_warning_is_another_spelling(stand_in: Any, reach: Any) -> None:
+    stand_in.answers["/v1/logs"] = canned(stand_in, b"")
+    assert reach("logs", "--level", "warning").exit_code == 0
+    assert parse_qs(stand_in.asked[-1].query)["level"] == ["warn"]
+    result = reach("logs", "--level", "loud")
+    assert result.exit_code == 2
+    assert "'debug', 'info', 'warn', 'error'" in result.stderr

@@ -75,7 +75,7 @@ BAD = {
     "number too small": ("agent: {max_concurrency: ▸0}", "expected at least 1, found `0`"),
     "weight of zero": ("agent: {weight: ▸0}", "expected more than 0, found `0`"),
     "weight not finite": ("agent: {weight: ▸.inf}", "expected a number, found `.inf`"),
-    "not one of the words": ("log: {level: ▸warn}", "expected debug, info, warning or error, found `warn` (did you mean `warning`?)"),
+    "not one of the words": ("log: {level: ▸warm}", "expected debug, info, warn or error, found `warm` (did you mean `warn`?)"),
     "mode of the future": (
         "agent:\n  address: http://h:1\n  capabilities: [{name: a, mode: ▸async}]",
         "`agent.capabilities[0].mode`: expected sync, found `async`",

@@ -24,14 +24,14 @@ def test_a_line_is_one_json_object() -> None:
 
 def test_text_stays_on_one_line() -> None:
     out = io.StringIO()
-    ControlLog(form="text", out=out).event("warning", "status", "a", "up\n\x1b[31mforged")
+    ControlLog(form="text", out=out).event("warn", "status", "a", "up\n\x1b[31mforged")
     assert len(out.getvalue().splitlines()) == 1
     assert "\x1b" not in out.getvalue()
 
 
 def test_levels_below_are_left_out() -> None:
     out = io.StringIO()
-    log = ControlLog(level="warning", out=out)
+    log = ControlLog(level="warn", out=out)
     log.event("info", "register")
     log.event("error", "snapshot")
     assert len(out.getvalue().splitlines()) == 1
@@ -53,7 +53,7 @@ def test_a_closed_stderr_does_not_stop_the_node() -> None:
         ),
         (Change(entry(), entry(gen=6)), ("info", "register", "a", "up at h:1: no capabilities")),
         (Change(entry(Rank.JOINING), entry()), ("info", "status", "a", "joining -> up")),
-        (Change(entry(), entry(Rank.SUSPECT)), ("warning", "status", "a", "up -> suspect")),
+        (Change(entry(), entry(Rank.SUSPECT)), ("warn", "status", "a", "up -> suspect")),
         (Change(entry(), entry(ver=2, flags=("unfit",))), ("info", "status", "a", "up, unfit")),
         (Change(entry(), entry(ver=2, version="2")), ("info", "status", "a", "up: declaration changed")),
         (Change(entry(), entry().tombstone(9)), ("info", "leave", "a", "left")),

@@ -21,3 +21,8 @@ def test_bounds() -> None:
         "`keep`: expected more than 0ms, found `0s`",
         "`max_size`: expected at least 1MiB, found `1KiB`",
     ]
+
+
+@pytest.mark.parametrize(("written", "level"), [("warn", "warn"), ("warning", "warn"), ("error", "error")])
+def test_one_word_for_each_level(written: str, level: str) -> None:
+    assert read_settings(f"level: {written}", LogConfig, file="log.yaml", env={}).level == level

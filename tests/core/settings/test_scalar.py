@@ -111,3 +111,12 @@ def test_bounds_say_what_to_write() -> None:
 def test_choices_are_listed() -> None:
     assert one_of("a", "b", "c").expected == "a, b or c"
     assert one_of("a").expected == "a"
+
+
+def test_another_spelling_is_read_as_the_word() -> None:
+    kind = one_of("info", "warn", spellings={"warning": "warn"})
+    assert [kind.parse(text) for text in ("info", "warn", "warning")] == ["info", "warn", "warn"]
+    assert kind.expected == "info or warn", "the one word is what is taught"
+    assert kind.schema == {"enum": ["info", "warn", "warning"]}
+    with pytest.raises(ValueError, match="^$"):
+        kind.parse("Warning")
