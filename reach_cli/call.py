@@ -119,8 +119,9 @@ def explain(answer: http.client.HTTPResponse, body: bytes) -> str:
 
 
 def is_problem(answer: http.client.HTTPResponse) -> bool:
-    """Whether the mesh itself made this answer, rather than the agent."""
-    return answer.status >= 400 and (answer.getheader("Content-Type") or "").startswith("application/problem+json")
+    """Whether the mesh itself made this answer, rather than the agent: those say by which match they were found."""
+    is_document = (answer.getheader("Content-Type") or "").startswith("application/problem+json")
+    return answer.status >= 400 and is_document and answer.getheader("Reach-Matched") is None
 
 
 def _copy(answer: http.client.HTTPResponse) -> bytes:

@@ -1,6 +1,8 @@
 import json
 from typing import Any
 
+import pytest
+
 
 def canned(stand_in: Any, body: Any, **fields: Any) -> Any:
     return type(stand_in.answers["/v1/self"])(body, **fields)
@@ -24,16 +26,27 @@ def test_every_step(stand_in: Any, reach: Any, an_agent: Any) -> None:
     assert (stand_in.asked[-1].method, stand_in.asked[-1].headers["Reach-Timeout"]) == ("GET", "10s")
 
 
-def test_with_a_body_the_answer_must_be_a_success(stand_in: Any, reach: Any, an_agent: Any) -> None:
+@pytest.mark.parametrize(("status", "more", "remark"), [
+    (501, (), "takes no GET there: send it a job with -d"), (404, (), "takes no GET there"),
+    (500, (), "the status is its own"), (422, ("-d", "{}"), "the status is its own"),
+    (501, ("-d", "{}"), "the status is its own"), (200, (), None),
+])
+def test_whatever_the_agent_answers_it_was_reached(
+    stand_in: Any, reach: Any, an_agent: Any, status: int, more: tuple[str, ...], remark: str | None
+) -> None:
     serve(stand_in, an_agent)
-    stand_in.answers["/to/summarize"] = canned(stand_in, b"", status=422)
-    result = reach("echo", "summarize", "-d", '{"task": "ping"}', "--json")
-    assert result.exit_code == 1
+    headers = (("Reach-Matched", "exact"), ("Content-Type", "application/problem+json"))
+    stand_in.answers["/to/summarize"] = canned(stand_in, {"title": "its own"}, status=status, headers=headers)
+    result = reach("echo", "summarize", "--json", *more)
+    assert result.exit_code == 0, result.stderr
     shown = json.loads(result.stdout)
-    assert not shown["ok"]
-    assert [step["ok"] for step in shown["steps"]] == [True, True, True, False]
+    assert shown["ok"]
+    assert [step["ok"] for step in shown["steps"]] == [True, True, True, True]
     assert all(isinstance(step["ms"], float) for step in shown["steps"])
-    assert "The mend is in the agent" in result.stderr
+    detail = shown["steps"][-1]["detail"]
+    assert f"answered {status} " in detail
+    assert remark is None or remark in detail
+    assert remark or "reached" not in detail
 
 
 def test_no_sidecar(reach: Any) -> None:
