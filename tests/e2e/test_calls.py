@@ -43,21 +43,21 @@ def test_a_full_agent_refuses_at_once(mesh: Mesh) -> None:
     """One runs, one waits in the queue, and the third is told to come back instead of being kept."""
     control = mesh.control()
     caller = mesh.sidecar("caller", control)
-    mesh.serve("one", control, "work", max_concurrency=1, queue=1)
+    one = mesh.serve("one", control, "work", max_concurrency=1, queue=1)
     mesh.wait_usable(caller, "work")
     answers: list[Answer] = []
-    url = f"{caller.url}/to/work/slow?s=2"
+    url = f"{caller.url}/to/work/slow?s=3"
 
     def call() -> None:
         answers.append(exchange(url, [("Reach-Retries-Left", "0")], b"x"))
 
     threads = [threading.Thread(target=call) for _ in range(2)]
-    for thread in threads:
+    assert one.gauge("reach_agent_running") == 0
+    for thread, gauge in zip(threads, ("reach_agent_running", "reach_agent_queued"), strict=True):
         thread.start()
-        time.sleep(0.3)
-    start = time.monotonic()
+        until(f"{gauge} is 1", lambda gauge=gauge: one.gauge(gauge) == 1)
     refused = exchange(url, [("Reach-Retries-Left", "0")], b"x")
-    assert time.monotonic() - start < 1.5
+    assert not answers, "it did not wait for the others"
     assert (refused.status, refused.problem) == (503, "backpressure")
     assert refused.json["executed"] == "no"
     assert int(refused.one("retry-after")) >= 1

@@ -97,6 +97,11 @@ class Sidecar(Process):
         """Ids of the agents this sidecar would call now."""
         return [agent["agent_id"] for agent in self.agents(capability) if agent["excluded"] is None]
 
+    def gauge(self, name: str) -> float:
+        """A figure of its metrics that has no labels. The first look takes longer than those after it."""
+        _, text = get(f"{self.admin}/metrics")
+        return next(float(line.split()[1]) for line in str(text).splitlines() if line.startswith(f"{name} "))
+
 
 class Mesh:
     """Starts processes below one folder and ends them all. Names are unique within a mesh."""

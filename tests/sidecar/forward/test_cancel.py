@@ -46,11 +46,10 @@ async def cancels(node: Node) -> int:
 async def test_a_client_that_goes_away_ends_the_agents_work(inner: Mesh, leave: Callable[[Peer], None],
                                                             streaming: bool) -> None:
     a, b = await inner.pair(streams if streaming else hangs)
+    b.sidecar._mesh.service.abandon_after_s = 3600.0  # what ends it is not the broken connection
     client = await begun(inner, a, b, streaming=streaming)
-    left = time.monotonic()
     leave(client)
     await until(lambda: b.agent.gone == 1)
-    assert time.monotonic() - left < 1.0
     await inner.idle()
     [call], [deliver] = await a.log(event="call"), await b.log(event="deliver")
     assert (call["outcome"], deliver["outcome"]) == ("caller_gone", "caller_gone")
@@ -60,12 +59,13 @@ async def test_a_client_that_goes_away_ends_the_agents_work(inner: Mesh, leave: 
 
 async def test_one_that_waits_for_a_place_is_cancelled_too(inner: Mesh) -> None:
     a, b = await inner.pair(hangs, agent={"max_concurrency": 1})
+    b.sidecar._mesh.service.abandon_after_s = 3600.0
     first = await begun(inner, a, b)
     second = await inner.connect(a)
     await second.send(request("/to/summarize/x"))
     await until(lambda: b.sidecar.local.queued == 1)
     second.close()
-    await until(lambda: b.sidecar.local.queued == 0, patience_s=1.0)
+    await until(lambda: b.sidecar.local.queued == 0)
     first.close()
     await inner.idle()
     assert len(b.agent.asked) == 1
@@ -79,7 +79,7 @@ async def test_a_key_of_the_agents_own_keeps_the_run(inner: Mesh) -> None:
     left = time.monotonic()
     client.close()
     await until(lambda: b.agent.gone == 1)
-    assert 0.25 < time.monotonic() - left < 2.0
+    assert time.monotonic() - left > 0.25
     await inner.idle()
 
 
@@ -94,7 +94,7 @@ async def test_a_connection_that_merely_breaks_leaves_the_run_going(inner: Mesh)
     assert answer.code == "outcome_unknown"
     assert (b.sidecar.local.running, b.agent.gone) == (1, 0)
     await until(lambda: b.agent.gone == 1)
-    assert 0.2 < time.monotonic() - broke < 2.0
+    assert time.monotonic() - broke > 0.2
     await inner.idle()
 
 

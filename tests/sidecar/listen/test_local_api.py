@@ -1,9 +1,9 @@
 import asyncio
-import time
 
 import pytest
 
 from reach_core.problem import Problem
+from reach_sidecar.listen import local_api
 
 
 @pytest.mark.parametrize("path", ["/", "/process", "/v2/agents", "/agentsx", "/internal/other", "/to/echo/x", "/v1"])
@@ -123,10 +123,10 @@ async def test_an_agent_whose_id_is_taken_may_come_back_under_another(stand):
     assert status == 409
 
 
-async def test_registering_does_not_wait_for_a_control_node_that_is_gone(stand):
-    began = time.monotonic()
-    await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
-    assert time.monotonic() - began < 0.5
+async def test_registering_does_not_wait_for_a_control_node_that_is_gone(stand, monkeypatch):
+    monkeypatch.setattr(local_api, "REGISTER_WAIT_S", 3600.0)
+    async with asyncio.timeout(10):
+        await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
 
 
 async def test_heartbeats_of_the_articles(agent_stand, stand):
