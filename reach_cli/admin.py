@@ -55,7 +55,10 @@ class Door:
         *,
         timeout_s: float | None = ANSWER_TIMEOUT_S,
     ) -> http.client.HTTPResponse:
-        """The answer of `GET path`, its body still to be read. Raises Failed for anything but 200."""
+        """The answer of `GET path`, its body still to be read. Raises Failed for anything but 200.
+
+        A 400 is a click.UsageError: what was asked for came from the command line.
+        """
         asked = urlencode({name: value for name, value in (query or {}).items() if value is not None})
         connection = self.connect(timeout_s)
         try:
@@ -72,8 +75,11 @@ class Door:
             ) from None
         if answer.status == 200:
             return answer
-        detail = problem_of(answer.read(65536)).get("detail")
-        if detail:
+        problem = problem_of(answer.read(65536))
+        detail = problem.get("detail")
+        if detail and answer.status == 400:
+            raise click.UsageError(str(detail))
+        if detail and problem.get("type") != "urn:reach:not_found":
             raise Failed(str(detail))
         raise Failed(
             f"{self.url}{path} answered {answer.status}. Is that {self.name}? Check --admin."

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reach_cli.failure import Failed
+from reach_cli.failure import Failed, WrongFlags
 from reach_cli.run_directory import forget, note
 from reach_cli.terminal import say
 from reach_core.settings.complaint import ConfigError
@@ -15,11 +15,17 @@ Ready = Callable[[Mapping[str, Any]], None]
 
 
 def complain(error: ConfigError) -> Failed:
-    """Every complaint on a line of its own, then what follows from them. Exit code 1: the command line was right."""
+    """Every complaint on a line of its own, then what follows from them.
+
+    Exit code 1 for mistakes in a file: the command line was right. 2 where only flags are wrong.
+    """
     for complaint in error.complaints:
         print(complaint, file=sys.stderr)
     count = len(error.complaints)
-    return Failed(f"{count} mistake{'' if count == 1 else 's'} in the configuration: mend and start again.")
+    mistakes = f"{count} mistake{'' if count == 1 else 's'}"
+    if all(complaint.file.startswith("--") for complaint in error.complaints):
+        return WrongFlags(f"{mistakes} in the command line; --help shows an example.")
+    return Failed(f"{mistakes} in the configuration: mend and start again.")
 
 
 @contextmanager

@@ -13,3 +13,9 @@ class Failed(click.ClickException):
 
     def show(self, file: object = None) -> None:
         click.echo(f"reach: {self.format_message()}", err=True)
+
+
+class WrongFlags(Failed):
+    """The same for what was written on the command line and is seen only later: exit code 2."""
+
+    exit_code = 2

@@ -1,6 +1,7 @@
 """The click group behind `reach`. Verbs are imported only when they are asked for, so that a daemon carries
 nothing of the other verbs and `reach --help` answers at once."""
 
+import errno
 import importlib
 import io
 import os
@@ -76,6 +77,10 @@ class Verbs(click.Group):
         except Exception as bug:
             if os.environ.get("REACH_DEBUG"):
                 raise
+            if isinstance(bug, OSError) and bug.errno == errno.ENOSPC:
+                sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+                click.echo("reach: The disk is full where the output or the state goes: make room there.", err=True)
+                sys.exit(1)
             click.echo(
                 f"reach: this should not have happened: {type(bug).__name__}: {bug}. "
                 "Run it again with REACH_DEBUG=1 to see where, and please report it.",

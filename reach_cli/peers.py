@@ -8,6 +8,7 @@ import click
 
 from reach_cli.admin import admin_door, admin_option, json_option
 from reach_cli.agents import agents_of, show, summary
+from reach_cli.failure import Failed
 from reach_cli.terminal import is_terminal, print_json, say
 
 WATCH_INTERVAL_S = 1.0
@@ -27,6 +28,8 @@ def command(admin: str | None, as_json: bool, watch: bool) -> None:
     """
     door = admin_door(admin)
     answer = door.get("/v1/peers")
+    if not isinstance(answer, dict) or not isinstance(answer.get("agents"), list):
+        raise Failed(f"What answers at {door.url} lists no agents. Is that {door.name}? Check --admin.")
     _print(answer, as_json, clear=watch)
     shown = _comparable(answer)
     while watch:

@@ -67,7 +67,24 @@ def test_something_else_answers() -> None:
 
 
 def test_what_the_sidecar_says_is_passed_on(stand_in: Any) -> None:
-    with pytest.raises(Failed, match="There is nothing at /v1/nothing"):
+    refused = {"type": "urn:reach:not_allowed", "detail": "This sidecar asks for a token."}
+    stand_in.answers["/v1/peers"] = type(stand_in.answers["/v1/self"])(refused, 403)
+    with pytest.raises(Failed, match="asks for a token"):
+        Door(stand_in.url).get("/v1/peers")
+
+
+def test_a_wrong_question_is_a_wrong_command_line(stand_in: Any) -> None:
+    problem = {"type": "urn:reach:bad_request", "detail": "'banana' is not a duration."}
+    stand_in.answers["/v1/logs"] = type(stand_in.answers["/v1/self"])(problem, 400)
+    with pytest.raises(click.UsageError, match="banana"):
+        Door(stand_in.url).get("/v1/logs", {"since": "banana"})
+
+
+def test_another_listener_of_ours_is_told_from_the_one_meant(stand_in: Any) -> None:
+    """The outbound listener answers too, but its hint about its own paths would lead nowhere."""
+    problem = {"type": "urn:reach:not_found", "detail": "Nothing is served at /v1/nothing. GET /v1/openapi.json …"}
+    stand_in.answers["/v1/nothing"] = type(stand_in.answers["/v1/self"])(problem, 404)
+    with pytest.raises(Failed, match=r"answered 404\. Is that the sidecar's admin listener\? Check --admin"):
         Door(stand_in.url).get("/v1/nothing")
 
 

@@ -15,6 +15,14 @@ def test_every_complaint_has_its_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert "2 mistakes" in failure.message
 
 
+def test_wrong_flags_are_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    failure = complain(ConfigError([Complaint("--id", 0, 0, "expected an id")]))
+    assert capsys.readouterr().err == "--id: expected an id\n"
+    assert (failure.exit_code, "command line" in failure.message) == (2, True)
+    both = ConfigError([Complaint("--id", 0, 0, "expected an id"), Complaint("a.yaml", 9, 1, "second")])
+    assert complain(both).exit_code == 1
+
+
 def test_a_daemon_is_noted_while_it_runs() -> None:
     with noted("sidecar", "one") as on_ready:
         assert notes() == []

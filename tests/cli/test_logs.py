@@ -51,7 +51,7 @@ def test_a_wrong_question_is_explained(stand_in: Any, reach: Any) -> None:
     detail = {"detail": "trace_id 'x' is not one: 32 hexadecimal digits are."}
     stand_in.answers["/v1/logs"] = type(stand_in.answers["/v1/self"])(detail, 400)
     result = reach("logs", "--trace-id", "x")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "32 hexadecimal digits" in result.stderr
 
 

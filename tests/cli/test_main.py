@@ -122,6 +122,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(stand_in: Any) -> None:
     assert piped.stderr == ""
 
 
+def test_a_full_disk_is_no_bug() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "reach_cli", "config", "schema", "sidecar"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert result.returncode == 1
+    assert result.stderr == "reach: The disk is full where the output or the state goes: make room there.\n"
+
+
 def test_every_verb_has_its_module() -> None:
     from importlib.util import find_spec
 

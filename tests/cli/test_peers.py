@@ -32,6 +32,15 @@ def test_nobody_yet(stand_in: Any, reach: Any) -> None:
     assert "reach run" in result.stderr
 
 
+def test_something_else_that_speaks_json(stand_in: Any, reach: Any) -> None:
+    """An agent's own port, say: that is no empty mesh."""
+    for answer in ({"status": "ok"}, ["a"], {"agents": 3}):
+        stand_in.answers["/v1/peers"] = canned(stand_in, answer)
+        result = reach("peers")
+        assert result.exit_code == 1
+        assert "Check --admin" in result.stderr
+
+
 def test_watching_into_a_pipe_writes_changes_only(stand_in: Any, an_agent: Any) -> None:
     """Load that merely ages is no change. Ctrl-C ends it with 130 and nothing on stderr."""
     stand_in.answers["/v1/peers"] = canned(stand_in, {"agents": [an_agent("a", "plan")]})
