@@ -66,6 +66,7 @@ class Sidecar:
         self.table = PeerTable()
         self._state: StateDir | None = None
         self._listeners: list[Listener] = []
+        self._own_doors: list[AdminApp] = []
         self._tidier: asyncio.TimerHandle | None = None
         self._stop_asked = asyncio.Event()
 
@@ -82,6 +83,8 @@ class Sidecar:
         except BaseException:
             for listener in self._listeners:
                 await listener.stop(0.0)
+            for door in self._own_doors:
+                await door.stop()
             await self._close_quickly()
             raise
         return self.addresses
@@ -108,7 +111,11 @@ class Sidecar:
         await self._bind()
         self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
                               allowed_origins=config.allowed_origins, api_token=self._env.get("REACH_API_TOKEN"))
+        self._own_doors.append(self.admin)
         self.addresses["admin"] = await self.admin.start(*split_address(config.listen.admin))
+        if config.listen.probe is not None:
+            self._own_doors.append(AdminApp(self._sources(), probe=True))
+            self.addresses["probe"] = await self._own_doors[-1].start(*split_address(config.listen.probe))
         local.changed.append(self._local_changed)
         await self.membership.start()
         await self.health.start()
@@ -172,7 +179,8 @@ class Sidecar:
         await self.membership.stop(leave=leave)
         await asyncio.gather(self._mesh.stop(grace_s), self._outbound.stop(grace_s))
         await self.canceller.stop()
-        await self.admin.stop()
+        for door in self._own_doors:
+            await door.stop()
         await self.health.stop()
         self.view.close()
         self.deliver.close()

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 class AdminApp:
-    """One listener. `sources` is what it shows; `api_token` is asked for where it is set (REACH_API_TOKEN)."""
+    """One listener. `sources` is what it shows; `api_token` is asked for where it is set (REACH_API_TOKEN).
+
+    With `probe` it is the other listener, for the kubelet and Prometheus: `/livez`, `/readyz`, `/metrics` and nothing
+    else, and whoever reaches its address may ask.
+    """
 
     def __init__(
         self,
@@ -26,10 +30,12 @@ class AdminApp:
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
         api_token: str | None = None,
+        probe: bool = False,
     ) -> None:
         self._sources = sources
         self._door = Door(allowed_hosts, allowed_origins)
         self._api_token = api_token
+        self._probe = probe
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -60,7 +66,7 @@ class AdminApp:
         from reach_sidecar.listen.admin_routes import Routes
 
         assert self._socket is not None
-        routes = Routes(self._sources, self._door, self._api_token)
+        routes = Routes(self._sources, None if self._probe else self._door, self._api_token)
         self._end_streams = routes.logs.stop
         self._runner = web.AppRunner(
             routes.application(), access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0

@@ -23,9 +23,9 @@ _WITHOUT_TOKEN = ("/livez", "/readyz")
 
 
 class Routes:
-    """One handler a path."""
+    """One handler a path. Without a `door` it is the probe listener: any address may ask, and learns only the state."""
 
-    def __init__(self, sources: Sources, door: Door, api_token: str | None) -> None:
+    def __init__(self, sources: Sources, door: Door | None, api_token: str | None) -> None:
         self._sources = sources
         self._door = door
         self._api_token = api_token
@@ -39,6 +39,15 @@ class Routes:
             web.get("/livez", self._livez),
             web.get("/readyz", self._readyz),
             web.get("/metrics", self._metrics),
+        ]
+        if self._door is not None:
+            routes += self._of_the_operator()
+        app.add_routes(routes)
+        self._paths = [route.path for route in routes]
+        return app
+
+    def _of_the_operator(self) -> list[web.RouteDef]:
+        return [
             web.get("/v1/peers", self._peers),
             web.get("/v1/agents", self._peers),
             web.get("/v1/logs", self.logs.handle),
@@ -46,14 +55,12 @@ class Routes:
             web.get("/v1/self", self._self),
             web.post("/v1/drain", self._drain),
         ]
-        app.add_routes(routes)
-        self._paths = [route.path for route in routes]
-        return app
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            self._check(request)
+            if self._door is not None:
+                self._check(request, self._door)
             return await handler(request)
         except Problem as problem:
             return problem_response(problem)
@@ -66,9 +73,9 @@ class Routes:
             detail = "The sidecar could not answer this; its log on stderr says why."
             return problem_response(Problem("internal_error", detail))
 
-    def _check(self, request: web.Request) -> None:
+    def _check(self, request: web.Request, door: Door) -> None:
         headers = request.headers
-        code = self._door.check_headers(headers)
+        code = door.check_headers(headers)
         if code == "bad_host":
             named = headers.get("Host")
             detail = f"This door does not answer for Host {named!r}: use 127.0.0.1, or add it to allowed_hosts."

@@ -1,6 +1,7 @@
 """One sidecar as a whole: it starts or says why not, tells who it is, and ends without a trace."""
 
 import asyncio
+import http.client
 import os
 import socket
 from pathlib import Path
@@ -201,3 +202,43 @@ async def test_without_a_table_its_age_is_no_number(inner: Mesh) -> None:
     text = (await inner.raw(a, request("/metrics", host="127.0.0.1"), door="admin")).body.decode()
     assert "reach_table_age_seconds NaN" in text.splitlines()
     assert "reach_control_connected 0.0" in text.splitlines()
+
+
+def ask(address: str, path: str, *, method: str = "GET", host: str = "10.1.2.3:9000") -> tuple[int, str]:
+    """As a kubelet does: by an address that is no loopback name."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+async def test_probe_shows_the_state_and_nothing_else(inner: Mesh) -> None:
+    a = await inner.node("a", listen=ListenConfig(outbound=ANY, mesh=ANY, admin=ANY, probe="0.0.0.0:0"),
+                         env={"REACH_API_TOKEN": "secret"})
+    address = f"127.0.0.1:{a.port('probe')}"
+    assert await asyncio.to_thread(ask, address, "/livez") == (200, "alive\n")
+    status, text = await asyncio.to_thread(ask, address, "/readyz")
+    assert (status, '"ready":true' in text.replace(" ", "")) == (200, True), text
+    status, text = await asyncio.to_thread(ask, address, "/metrics")
+    assert status == 200
+    assert "reach_table_entries" in text
+    for method, path in (("GET", "/v1/peers"), ("GET", "/v1/logs"), ("POST", "/v1/drain"), ("GET", "/v1/config")):
+        assert (await asyncio.to_thread(ask, address, path, method=method))[0] == 404
+    assert (await asyncio.to_thread(ask, address, "/livez", method="POST"))[0] == 405
+
+
+async def test_without_it_there_is_no_probe(inner: Mesh) -> None:
+    assert "probe" not in (await inner.node("a")).sidecar.addresses
+
+
+async def test_a_probe_port_in_use_leaves_nothing_open(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        sidecar = Sidecar(config(tmp_path, listen=ListenConfig(outbound=ANY, mesh=ANY, admin=ANY, probe=taken)), {})
+        with pytest.raises(PortError, match="in use"):
+            await sidecar.start()
+    for door in ("mesh", "outbound", "admin"):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", int(sidecar.addresses[door].rpartition(":")[2]))
