@@ -5,6 +5,7 @@ Readers ignore fields they do not know, so newer and older daemons talk; `protoc
 not enough. `decode` raises MessageError and nothing else, whatever the bytes.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
@@ -138,16 +139,6 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     aliases: dict[str, list[str]] | None = None
     entries: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
 
-    def read_entries(self) -> tuple[list[Entry], int]:
-        """The entries, and how many could not be read: one bad entry must not cost the whole table."""
-        entries, unreadable = [], 0
-        for raw in self.entries:
-            try:
-                entries.append(decode_entry(bytes(raw)))
-            except ValueError:
-                unreadable += 1
-        return entries, unreadable
-
 
 M = TypeVar("M", bound=Message)
 _DECODERS: dict[type[Message], msgspec.json.Decoder[Message]] = {}
@@ -170,6 +161,17 @@ def encode_table(
     """A TableAnswer that carries each entry as the bytes it came in."""
     raw = [msgspec.Raw(entry.encoded) for entry in entries]
     return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, aliases=aliases, entries=raw))
+
+
+def read_entries(encoded: Iterable[msgspec.Raw]) -> tuple[list[Entry], int]:
+    """The entries, and how many could not be read: one bad entry must not cost the whole table."""
+    entries, unreadable = [], 0
+    for raw in encoded:
+        try:
+            entries.append(decode_entry(bytes(raw)))
+        except ValueError:
+            unreadable += 1
+    return entries, unreadable
 
 
 def decode(kind: type[M], data: bytes) -> M:

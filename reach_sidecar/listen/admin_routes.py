@@ -121,9 +121,7 @@ class Routes:
         return _json(self._sources.about())
 
     async def _drain(self, request: web.Request) -> web.Response:
-        result = self._sources.drain()
-        if asyncio.iscoroutine(result):
-            await result
+        self._sources.drain()
         self._sources.log.event("info", "drain", detail="asked for at the admin port")
         return web.Response(body=b'{"status":"draining"}\n', status=202, content_type="application/json")
 

@@ -15,7 +15,7 @@ Document = dict[str, Any]
 class Sources:
     """`peers` gets the query parameters and returns the document of `GET /v1/agents`, or raises Problem;
     `about` returns that of `GET /v1/self`; `config` the effective configuration with secrets already hidden;
-    `drain` starts draining and returns at once (or is a coroutine function that does).
+    `drain` starts draining and returns at once.
     """
 
     log: LogWriter
@@ -24,5 +24,5 @@ class Sources:
     peers: Callable[[Mapping[str, str]], Document]
     about: Callable[[], Document]
     config: Callable[[], Document]
-    drain: Callable[[], object]
+    drain: Callable[[], None]
     version: str = ""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from reach_core.peer import Entry, decode_entry
-
 MAX_AGE_MS = 12 * 3600 * 1000
 """A node that was away for longer drops its table (design, "Control plane and the table")."""
 _INSTANCE = re.compile(r"[0-9a-f]{32}")
@@ -33,16 +31,6 @@ class CachedTable(msgspec.Struct, frozen=True, kw_only=True):
     saved_ms: int
     entries: list[msgspec.Raw]
     aliases: dict[str, list[str]] = {}
-
-    def read_entries(self) -> list[Entry]:
-        """Those that can be read: one that cannot must not cost the others."""
-        found = []
-        for raw in self.entries:
-            try:
-                found.append(decode_entry(bytes(raw)))
-            except ValueError:
-                continue
-        return found
 
 
 def save_table(path: Path, table: CachedTable) -> None:

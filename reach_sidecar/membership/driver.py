@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from reach_core.messages import Load
+from reach_core.messages import Load, read_entries
 from reach_core.problem import Problem
 from reach_core.table import Change, PeerTable
 from reach_sidecar.membership.cache import CachedTable, Instance, load_table, save_table
@@ -196,7 +196,8 @@ class Membership:
         if cached is None:
             return
         self._cached_age = ((now_ms - cached.saved_ms) / 1000, time.monotonic())
-        changes = self._table.merge(cached.read_entries(), now_ms)
+        entries, _ = read_entries(cached.entries)
+        changes = self._table.merge(entries, now_ms)
         self._sync.place = (cached.epoch, cached.seq)
         self._sync.take_aliases(cached.aliases)
         if changes:

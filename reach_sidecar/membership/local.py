@@ -10,7 +10,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -174,16 +173,6 @@ class LocalAgent:
         if draining != self.draining:
             self.draining = draining
             self._fire()
-
-    def entry_fields(self) -> dict[str, Any]:
-        """What registration says about the agent, named as in its entry (whose address is the sidecar's)."""
-        return {
-            "agent_id": self.agent_id,
-            "version": self.version,
-            "capabilities": self.declared,
-            "limits": self.limits,
-            "flags": self.flags,
-        }
 
     def _told(self) -> tuple[object, ...]:
         return self.agent_id, self.version, self.address, self.health, self.declared, self.limits

@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from reach_core.messages import TableAnswer
-from reach_core.peer import Entry, decode_entry
+from reach_core.messages import TableAnswer, read_entries
+from reach_core.peer import Entry
 from reach_core.table import Change, PeerTable
 from reach_sidecar.membership.controls import Backoff, Controls, EventLog, Refused, Unreachable
 
@@ -109,12 +109,8 @@ class TableSync:
         unreadable = 0
         named: dict[str, Order] = {}
         for start in range(0, len(answer.entries), CHUNK):
-            entries: list[Entry] = []
-            for raw in answer.entries[start : start + CHUNK]:
-                try:
-                    entries.append(decode_entry(bytes(raw)))
-                except ValueError:
-                    unreadable += 1
+            entries, bad = read_entries(answer.entries[start : start + CHUNK])
+            unreadable += bad
             named.update((entry.agent_id, entry.order) for entry in entries)
             self._merge(entries)
             if len(answer.entries) > CHUNK:

@@ -18,6 +18,7 @@ from reach_core.messages import (
     decode,
     encode,
     encode_table,
+    read_entries,
 )
 from reach_core.peer import Capability, Entry, Limits, Rank
 
@@ -72,7 +73,7 @@ def test_a_table_carries_entries_as_the_bytes_they_came_in() -> None:
     answer = decode(TableAnswer, encode_table("e", 7, True, "00ff", [live, stone], {"x": ["y"]}))
     assert answer.aliases == {"x": ["y"]}
     assert (answer.epoch, answer.seq, answer.full, answer.hash) == ("e", 7, True, "00ff")
-    read, unreadable = answer.read_entries()
+    read, unreadable = read_entries(answer.entries)
     assert read == [live, stone]
     assert [e.digest for e in read] == [live.digest, stone.digest]
     assert unreadable == 0
@@ -81,7 +82,7 @@ def test_a_table_carries_entries_as_the_bytes_they_came_in() -> None:
 def test_one_unreadable_entry_does_not_cost_the_others() -> None:
     good = Entry(agent_id="a", gen=NOW_MS, ver=1, rank=Rank.UP).encoded
     data = b'{"epoch":"e","seq":1,"entries":[["b",1,1,99],%b,{"not":"an entry"},"%b"]}' % (good, b"x" * 5000)
-    read, unreadable = decode(TableAnswer, data).read_entries()
+    read, unreadable = read_entries(decode(TableAnswer, data).entries)
     assert [e.agent_id for e in read] == ["a"]
     assert unreadable == 3
 

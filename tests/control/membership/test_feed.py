@@ -5,7 +5,7 @@ import pytest
 
 from reach_control.membership import feed as feed_module
 from reach_control.membership.feed import Feed
-from reach_core.messages import TableAnswer, decode
+from reach_core.messages import TableAnswer, decode, read_entries
 from reach_core.peer import Entry, Rank
 from reach_core.table import PeerTable
 
@@ -33,7 +33,7 @@ async def ask(feed: Feed, since: int = 0, epoch: str = "epoch", wait_s: float = 
 
 
 def ids(answer: TableAnswer) -> list[str]:
-    entries, unreadable = answer.read_entries()
+    entries, unreadable = read_entries(answer.entries)
     assert unreadable == 0
     return [one.agent_id for one in entries]
 

@@ -39,7 +39,7 @@ class World:
             raise Problem("bad_request", "No.")
         return {"agents": [{"agent_id": "b"}], "table": {"entries": 1}, "query": dict(query)}
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         self.drained += 1
 
     async def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, Any]:

@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from reach_core.messages import read_entries
 from reach_core.peer import Entry, Rank
 from reach_sidecar.membership.cache import MAX_AGE_MS, CachedTable, Instance, load_table, save_table
 
@@ -18,7 +19,7 @@ def test_what_is_saved_is_loaded(tmp_path):
     save_table(tmp_path / "table.json", cached())
     table = load_table(tmp_path / "table.json", CONTROLS, 1_000_500)
     assert (table.epoch, table.seq) == ("e", 4)
-    assert table.read_entries() == [ENTRY]
+    assert read_entries(table.entries) == ([ENTRY], 0)
     assert [path.name for path in tmp_path.iterdir()] == ["table.json"]
 
 
@@ -44,7 +45,7 @@ def test_a_broken_file_counts_as_none(tmp_path, content):
 
 
 def test_a_broken_entry_does_not_cost_the_others():
-    assert cached(entries=[msgspec.Raw(b'["a"]'), msgspec.Raw(ENTRY.encoded)]).read_entries() == [ENTRY]
+    assert read_entries(cached(entries=[msgspec.Raw(b'["a"]'), msgspec.Raw(ENTRY.encoded)]).entries) == ([ENTRY], 1)
 
 
 def test_a_restarted_sidecar_has_the_same_name_and_a_second_one_its_own(tmp_path):

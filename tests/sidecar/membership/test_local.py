@@ -101,7 +101,7 @@ def test_only_real_changes_are_told():
     assert fired == [("unfit",), ("draining", "unfit"), ("draining",)]
     local.declare("summarizer-01", version="2")
     assert len(fired) == 4
-    assert local.entry_fields()["version"] == "2"
+    assert local.version == "2"
 
 
 @pytest.mark.parametrize(
