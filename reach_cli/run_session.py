@@ -156,12 +156,13 @@ class Session:
                     f"{self.plan.agent_id} does not listen on port {port} yet, so nobody can call it. Make it listen "
                     "on $PORT, or say with --port where it does. (It can call others already.)"
                 )
+        name, target = self.plan.agent_id, f"@{self.plan.agent_id}"
         if self.sidecar is not None:
             self.sidecar.health.check_soon()
-        declared = self.plan.config.agent.capabilities if self.plan.config.agent else []
-        names = [capability.name for capability in declared]
-        target = names[0] if names else f"@{self.plan.agent_id}"
-        self.say(f"{self.plan.agent_id} is ready on port {port}; calls go to http://{addresses['outbound']}")
+            local = self.sidecar.local  # an agent may have registered itself, under a name of its own
+            name = local.agent_id
+            target = local.declared[0].name if local.declared else f"@{name}"
+        self.say(f"{name} is ready on port {port}; calls go to http://{addresses['outbound']}")
         self.say(f"""try: curl http://{addresses["outbound"]}/to/{target} -d '{{"task": "hello"}}'""")
 
     async def _keep_control(self) -> None:

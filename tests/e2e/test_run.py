@@ -350,6 +350,20 @@ def test_the_examples(laptop: Laptop) -> None:
     assert answer[1]["reversed"] == "cba"
 
 
+def test_the_hint_names_what_the_agent_registered_itself_as(laptop: Laptop) -> None:
+    register = (
+        "import json, os, urllib.request\n"
+        "me = {'agent_id': 'reverser-01', 'address': 'http://127.0.0.1:' + os.environ['PORT'],"
+        " 'capabilities': ['reverse']}\n"
+        "request = urllib.request.Request(os.environ['REACH_URL'] + '/agents/register', json.dumps(me).encode(),"
+        " {'Content-Type': 'application/json'})\n"
+        "urllib.request.urlopen(request).read()\n"
+    )
+    run = laptop.ready("--", sys.executable, "-c", register + LISTENER)
+    assert run.stderr is not None
+    assert "/to/reverse -d" in run.stderr.readline()
+
+
 def _type(terminal: int, keys: str, expected: str) -> None:
     os.write(terminal, keys.encode())
     _read_until(terminal, expected)
