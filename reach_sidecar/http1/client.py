@@ -13,6 +13,7 @@ from typing import Protocol
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.chunked import frame, last_frame
 from reach_sidecar.http1.connection import UNTIL_CLOSE, Connection
+from reach_sidecar.http1.deadlines import Deadlines
 from reach_sidecar.http1.head import Head, HeadError, parse_response
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.message import Field, Response
@@ -60,6 +61,8 @@ class BadAnswer(ExchangeError):
 
 class Owner(Protocol):
     """The pool a connection belongs to."""
+
+    deadlines: Deadlines
 
     def release(self, connection: "ClientConnection") -> None: ...
 
@@ -124,14 +127,15 @@ class ClientConnection(Connection):
             self._may_send = self._loop.create_future() if ask_first else None
             self.write(head)
             self._pump = self._loop.create_task(self._send_body(body, chunked))
-        timer = self._loop.call_at(deadline, self._expire)
+        deadlines = self._pool.deadlines
+        number = deadlines.add(self._loop, deadline, self._expire)
         try:
             response = await answer
         except BaseException:
             self.discard()
             raise
         finally:
-            timer.cancel()
+            deadlines.remove(number)
             self._answer = None
         content = response.body
         if response.tunnel is not None:

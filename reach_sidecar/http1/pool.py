@@ -5,6 +5,7 @@ import ssl
 from typing import Any, cast
 
 from reach_sidecar.http1.client import ClientConnection, ConnectFailed
+from reach_sidecar.http1.deadlines import Deadlines
 from reach_sidecar.http1.limits import Limits
 
 
@@ -18,6 +19,7 @@ class Pool:
         self.host = host
         self.port = port
         self._limits = limits
+        self.deadlines = Deadlines()
         self._tls = tls
         self._trust_s = trust_s
         self._idle: list[ClientConnection] = []

@@ -13,6 +13,7 @@ from sidecar.http1.raw import Script, answering, read_head, reset, until
 
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
+from reach_sidecar.http1.deadlines import Deadlines
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.message import Field, Response, field
 from reach_sidecar.http1.pool import Pool
@@ -577,6 +578,9 @@ class Wire:
 
 
 class NoPool:
+    def __init__(self) -> None:
+        self.deadlines = Deadlines()
+
     def release(self, connection: ClientConnection) -> None: ...
 
     def forget(self, connection: ClientConnection) -> None: ...
