@@ -14,6 +14,7 @@ import click
 
 from reach_cli.failure import Failed
 from reach_cli.run_directory import notes
+from reach_core.address import join_address
 
 DEFAULT_ADMIN = "http://127.0.0.1:7072"
 ANSWER_TIMEOUT_S = 10.0
@@ -139,8 +140,7 @@ def admin_door(url: str | None) -> Door:
                 f"{len(noted)} sidecars run here. Say which one to ask, or set REACH_ADMIN:\n{known}"
             )
         url = f"http://{noted[0]['admin']}" if noted else DEFAULT_ADMIN
-    host, port = host_and_port(url)
-    return Door(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    return Door(f"http://{join_address(*host_and_port(url))}")
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,6 @@ def find_sidecar(admin: str | None) -> Sidecar:
     door = admin_door(admin)
     me = door.get("/v1/self")
     outbound = me.get("outbound")
-    if isinstance(outbound, list):
-        outbound = outbound[0] if outbound else None
     if not isinstance(outbound, str):
         raise Failed(
             f"{door.url} does not say where its sidecar takes calls. Is it a sidecar's admin listener?"

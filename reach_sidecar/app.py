@@ -17,7 +17,7 @@ from reach_core.address import is_loopback, is_wildcard, join_address, split_add
 from reach_core.door import Door
 from reach_core.peer import Rank
 from reach_core.table import Change, PeerTable
-from reach_os.ports import PortError
+from reach_os.ports import PortError, configured_as
 from reach_os.state_dir import StateDir, lock_state_dir
 from reach_sidecar.config import SidecarConfig
 from reach_sidecar.forward.admit import Room
@@ -25,6 +25,7 @@ from reach_sidecar.forward.cancel import Canceller, RunningCalls
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.egress import Egress
 from reach_sidecar.forward.route import Routes, Upstream, upstream_of
+from reach_sidecar.forward.send import MESH_IDLE_S
 from reach_sidecar.forward.stack import mesh_marks, mesh_stack, outbound_stack, own_load
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.listener import Listener
@@ -45,7 +46,6 @@ from reach_sidecar.telemetry.metrics import Gauge, Metrics
 from reach_sidecar.telemetry.store import LogStore
 
 ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
-MESH_IDLE_S = 65.0
 MESH_HEAD_BYTES = 8 * 1024  # more than a caller may send: the calling sidecar adds fields of its own
 TIDY_EVERY_S = 1.0
 LOOPBACK_V6 = "::1"
@@ -93,7 +93,8 @@ class Sidecar:
         config, local = self.config, self.local
         limits = Limits(head_bytes=config.limits.head, url_bytes=config.limits.url,
                         head_timeout_s=config.limits.head_timeout, max_connections=config.limits.connections)
-        mesh_limits = limits._replace(head_bytes=limits.head_bytes + MESH_HEAD_BYTES, idle_timeout_s=MESH_IDLE_S)
+        mesh_limits = limits._replace(head_bytes=limits.head_bytes + MESH_HEAD_BYTES,
+                                      idle_timeout_s=MESH_IDLE_S + 10.0)  # so that callers let go first
         self.view = PeerView(self.table, mesh_limits)
         self.metrics = Metrics(self._gauges())
         self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
@@ -112,10 +113,12 @@ class Sidecar:
         self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
                               allowed_origins=config.allowed_origins, api_token=self._env.get("REACH_API_TOKEN"))
         self._own_doors.append(self.admin)
-        self.addresses["admin"] = await self.admin.start(*split_address(config.listen.admin))
+        with configured_as("listen.admin"):
+            self.addresses["admin"] = await self.admin.start(*split_address(config.listen.admin))
         if config.listen.probe is not None:
             self._own_doors.append(AdminApp(self._sources(), probe=True))
-            self.addresses["probe"] = await self._own_doors[-1].start(*split_address(config.listen.probe))
+            with configured_as("listen.probe"):
+                self.addresses["probe"] = await self._own_doors[-1].start(*split_address(config.listen.probe))
         local.changed.append(self._local_changed)
         await self.membership.start()
         await self.health.start()
@@ -160,9 +163,11 @@ class Sidecar:
 
     async def _bind(self) -> None:
         """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""
-        self.addresses["mesh"] = join_address(*await self._mesh.bind(*split_address(self.config.listen.mesh)))
+        with configured_as("listen.mesh"):
+            self.addresses["mesh"] = join_address(*await self._mesh.bind(*split_address(self.config.listen.mesh)))
         host, port = split_address(self.config.listen.outbound)
-        bound = await self._outbound.bind(host, port)
+        with configured_as("listen.outbound"):
+            bound = await self._outbound.bind(host, port)
         self.addresses["outbound"] = join_address(*bound)
         if host in ("127.0.0.1", "localhost"):
             try:
@@ -319,7 +324,7 @@ class Sidecar:
         self._tidier = loop.call_later(TIDY_EVERY_S, self._tidy)
         now = loop.time()
         for peer in self.view.peers():
-            peer.pool.prune(now, MESH_IDLE_S - 10.0)
+            peer.pool.prune(now, MESH_IDLE_S)
         self.deliver.prune(now)
         self.egress.prune(now)
         self.table.expire(time.time_ns() // 1_000_000)

@@ -65,7 +65,7 @@ class Metrics:
         series.seconds += seconds
 
     def observe_attempt(self, peer: str, result: str) -> None:
-        """Count one attempt that reached `peer`; `result` is a short fixed word (`ok`, `refused`, `connect`, …)."""
+        """Count one attempt at `peer`; `result` is a fixed word: one of `policy.retry.Result`, or a problem's code."""
         try:
             self.attempts[peer, result] += 1
         except KeyError:
