@@ -25,7 +25,7 @@ COUNTS = "calls.profile"
 def sidecar_config(
     agent_id: str, agent: str, control: str, state: Path, serves: str | None, max_concurrency: int = 64
 ) -> dict[str, Any]:
-    """Logging as JSON, the log store, tracing, metrics and deduplication in memory are all on."""
+    """Logging as JSON, the log store, tracing and metrics are all on; deduplication will be, once calls have it."""
     served = {"name": serves, "attributes": {"language": ["en"]}, "dedup": "memory"}
     return {
         "agent": {
