@@ -5,6 +5,7 @@ One table of routes; a handler gets the request and what its path and query say,
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -155,7 +156,7 @@ class LocalApi:
         except TimeoutError:
             missing = "no table has been received" if not self._membership.synced.is_set() else (
                 f"the agent {self._local.agent_id} is not registered")
-            reason = self._membership.problem or "Wait longer, or see `reach check`."
+            reason = self._membership.problem or "Wait longer; the log of this sidecar says what it is doing."
             raise Problem("deadline_exceeded", f"The mesh is not ready: {missing}. {reason}", executed="no") from None
         agents = self.documents.count()
         return Response.json(200, {"ready": True, "agents": agents, "waited_s": round(self._loop.time() - began, 3)})
@@ -188,13 +189,10 @@ class LocalApi:
             raise Problem("bad_request", f"The agent cannot be registered: {error}.") from None
         membership = self._membership
         if membership.connected:
-            await asyncio.sleep(0)  # the driver notices the change first
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REGISTER_WAIT_S):
-                    await membership.registered.wait()
-            except TimeoutError:
-                pass
-            if membership.refusal is not None:
+                    await membership.settled()
+            if membership.refusal is not None and membership.refusal.agent == self._local.agent_id:
                 self._local.provisional |= is_new_id  # it may come back under another name
                 raise membership.refusal
         ttl = membership.lease_ttl_s

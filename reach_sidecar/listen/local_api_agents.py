@@ -65,6 +65,8 @@ class Standing(Protocol):
 
     def table_age_s(self, now: float) -> float | None: ...
 
+    async def settled(self) -> None: ...
+
 
 class AgentDocuments:
     def __init__(self, local: LocalAgent, view: View, membership: Standing) -> None:

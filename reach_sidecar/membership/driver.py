@@ -173,6 +173,10 @@ class Membership:
             await self._save()
         self._instance.close()
 
+    async def settled(self) -> None:
+        """Until control has answered what our agent is now; see `registered` and `refusal` then."""
+        await self._registrar.settled()
+
     def _changes(self, changes: list[Change]) -> None:
         self._dirty.set()
         self._on_changes(changes)

@@ -52,21 +52,36 @@ class Registrar:
         self._due = asyncio.Event()
         self._backoff = Backoff()
         self._told: RegisterRequest | None = None
+        self._wakes = self._answered = 0  # counted, and up to which of them control has answered
+        self._answer = asyncio.Event()
 
     def wake(self) -> None:
-        """Something changed: talk to control now."""
+        """Something changed: talk to control now. What control has under another id is not this agent."""
+        told = self._told.agent_id if self._told is not None else None
+        if told != self._local.agent_id and not self._local.is_gateway:
+            self._set_registered(False)
+        self._wakes += 1
         self._due.set()
+
+    async def settled(self) -> None:
+        """Until control has answered what the agent is now: it is registered then, or `refusal` says why not."""
+        self.wake()
+        wanted = self._wakes
+        while self._answered < wanted:
+            await self._answer.wait()
 
     async def run(self) -> None:
         while True:
             self._due.clear()
+            wakes = self._wakes
             if self._local.is_gateway:
                 self._set_registered(True)
+                self._has_answered(wakes)
                 await self._due.wait()
                 continue
             if self._told is None:
                 self._set_registered(False)
-            wait_s = await self._exchange()
+            wait_s = await self._exchange(wakes)
             try:
                 async with asyncio.timeout(wait_s):
                     await self._due.wait()
@@ -86,19 +101,26 @@ class Registrar:
         else:
             self._log.event("info", "leave", status="left")
 
-    async def _exchange(self) -> float:
-        """One registration or heartbeat; seconds until the next."""
+    def _has_answered(self, wakes: int) -> None:
+        self._answered = wakes
+        answer, self._answer = self._answer, asyncio.Event()
+        answer.set()
+
+    async def _exchange(self, wakes: int) -> float:
+        """One registration or heartbeat, begun after so many `wakes`; seconds until the next."""
         chance = self._controls.chance()
         asked = self._controls.url or ""
         try:
             await self._tell()
         except Refused as refusal:
             self._refused(refusal)
+            self._has_answered(wakes)
             return self._backoff.next_s(chance)
         except Unreachable:
             alone = self._controls.move_on(asked) or asked == self._controls.url
             return self._backoff.next_s(chance) if alone else 0.0
         self._backoff.reset()
+        self._has_answered(wakes)
         return self.heartbeat_s * (1 - HEARTBEAT_JITTER + 2 * HEARTBEAT_JITTER * chance)
 
     async def _tell(self) -> None:

@@ -28,10 +28,16 @@ class Stand:
         self.membership = SimpleNamespace(
             synced=asyncio.Event(), registered=asyncio.Event(), lease_ttl_s=30.0, connected=False,
             control_url="http://127.0.0.1:7080", problem=None, refusal=None, address="127.0.0.1:7071",
-            table_age_s=lambda now: 1.5)
+            table_age_s=lambda now: 1.5, settled=self._settled)
+        self.verdict = None
+        """What control will say, a moment later, of the agent as it is by then."""
         self.calls = []
         self.answer = Response.json(200, {"done": True})
         self.api = LocalApi(self.local, self.view, self.membership, self._call)
+
+    async def _settled(self):
+        await asyncio.sleep(0.01)
+        self.membership.refusal = self.verdict
 
     async def _call(self, request):
         self.calls.append(request)

@@ -100,27 +100,39 @@ async def test_what_is_too_much_for_the_table_is_refused_and_costs_nothing(agent
     assert list(agent_stand.local.capabilities) == ["echo"]
 
 
+TAKEN = Problem("agent_id_conflict", "Another process is registered as a.", agent="a")
+
+
 async def test_control_s_refusal_reaches_the_registering_agent(stand):
     stand.membership.connected = True
-    stand.local.changed.append(lambda: asyncio.get_running_loop().call_later(0.02, stand.membership.registered.set))
     status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
     assert status == 200
-    stand.membership.refusal = Problem("agent_id_conflict", "Another process is registered as a.", agent="a")
+    stand.verdict = TAKEN
     status, problem = await stand.json("POST", "/agents/register", {"agent_id": "a"})
     assert (status, problem["detail"]) == (409, "Another process is registered as a.")
 
 
 async def test_an_agent_whose_id_is_taken_may_come_back_under_another(stand):
     stand.membership.connected = True
-    stand.membership.registered.set()
-    stand.membership.refusal = Problem("agent_id_conflict", "Another process is registered as a.", agent="a")
+    stand.membership.registered.set()  # of the gateway, or under the id that was made up
+    stand.verdict = TAKEN
     status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a", "address": "http://127.0.0.1:9002"})
     assert status == 409
-    stand.membership.refusal = None
+    stand.verdict = None
     status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a2"})
     assert (status, stand.local.agent_id) == (200, "a2")
     status, _ = await stand.json("POST", "/agents/register", {"agent_id": "a3"})
     assert status == 409
+
+
+async def test_what_control_said_of_a_former_id_is_not_said_of_this_one(stand, monkeypatch):
+    monkeypatch.setattr(local_api, "REGISTER_WAIT_S", 0.0)  # control does not answer in time
+    stand.membership.connected = True
+    stand.membership.refusal = TAKEN
+    for agent_id, expected in (("a2", 200), ("a", 409)):
+        stand.local.provisional = True
+        register = {"agent_id": agent_id, "address": "http://127.0.0.1:9002"}
+        assert (await stand.json("POST", "/agents/register", register))[0] == expected
 
 
 async def test_registering_does_not_wait_for_a_control_node_that_is_gone(stand, monkeypatch):

@@ -83,6 +83,37 @@ async def test_a_taken_id_is_reported_once_and_tried_again(control, log, until):
         assert registrar.refusal is None
 
 
+@pytest.mark.parametrize("local", [agent(agent_id="host", provisional=True), LocalAgent("gateway", provisional=True)])
+async def test_settled_is_control_s_word_on_the_agent_as_it_is_now(control, log, local):
+    """An agent that gives itself an id which is taken: what was registered before is no answer to that."""
+    async with running(local, log, control.url) as registrar:
+        await asyncio.wait_for(registrar.settled(), 5)
+        assert registrar.registered.is_set()
+        control.refuse["/v1/register"] = (409, "agent_id_conflict")
+        local.declare("a", address="http://127.0.0.1:9002")
+        assert not registrar.registered.is_set(), "at once"
+        assert not local.registered
+        await asyncio.wait_for(registrar.settled(), 5)
+        assert registrar.refusal.agent == "a"
+        control.refuse.clear()
+        local.provisional = True
+        local.declare("a2")
+        await asyncio.wait_for(registrar.settled(), 5)
+        assert (registrar.refusal, local.registered, registrar.registered.is_set()) == (None, True, True)
+        assert control.registrations[-1].agent_id == "a2"
+
+
+async def test_nothing_is_settled_while_control_is_gone(control, log):
+    await control.stop()
+    async with running(agent(), log, control.url) as registrar:
+        settled = asyncio.create_task(registrar.settled())
+        done, _ = await asyncio.wait([settled], timeout=0.3)
+        assert not done
+        await control.start()
+        await asyncio.wait_for(settled, 5)
+        assert registrar.registered.is_set()
+
+
 async def test_one_that_lost_its_id_to_another_stops_advertising(control, log, until):
     local = agent()
     async with running(local, log, control.url) as registrar:
