@@ -30,7 +30,7 @@ from reach_control.telemetry.log import ControlLog
 from reach_control.telemetry.metrics import Figures
 from reach_core.address import is_loopback, split_address
 from reach_core.table import PeerTable
-from reach_os.ports import PortError, address_of, listen
+from reach_os.ports import PortError, address_of, configured_as, listen
 from reach_os.state_dir import StateDir, lock_state_dir
 
 STOP_S = 2.0
@@ -102,7 +102,8 @@ class Control:
             host, port = split_address(address)
             if name != "probe" and not is_loopback(host):
                 self._check_exposure(name, address)
-            self._sockets[name] = listen(host, port)
+            with configured_as(f"listen.{name}"):
+                self._sockets[name] = listen(host, port)
 
     def _check_exposure(self, name: str, address: str) -> None:
         if not self.config.insecure:

@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from reach_core.address import join_address
@@ -13,6 +15,15 @@ _PROC = Path("/proc")
 
 class PortError(Exception):
     """A port cannot be listened on; the text names the port, its holder where it can, and what to do."""
+
+
+@contextmanager
+def configured_as(setting: str) -> Iterator[None]:
+    """A PortError from within names the setting that says where to listen, such as `listen.outbound`."""
+    try:
+        yield
+    except PortError as error:
+        raise PortError(f"{error} The setting is `{setting}`.") from error
 
 
 def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:

@@ -139,6 +139,7 @@ def test_a_taken_port_names_port_and_holder(mesh: Mesh) -> None:
         listen = {"api": "127.0.0.1:0", "admin": "127.0.0.1:0"} | {listener: f"127.0.0.1:{port}"}
         said = fails(mesh, "second", {"listen": listen, "state_dir": str(mesh.folder / "second.state")})
         assert f"port {port} is in use by pid {control.pid} (" in said
+        assert f"The setting is `listen.{listener}`." in said
 
 
 def test_two_nodes_do_not_share_a_state_directory(mesh: Mesh) -> None:

@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
-from reach_os.ports import PortError, address_of, describe_bind_error, describe_process, listen, who_listens
+from reach_os.ports import (
+    PortError,
+    address_of,
+    configured_as,
+    describe_bind_error,
+    describe_process,
+    listen,
+    who_listens,
+)
 
 
 def test_a_free_port_is_listened_on() -> None:
@@ -30,6 +38,16 @@ def test_a_taken_port_names_the_holder() -> None:
         holder.kill()
     assert f"port {port} is in use by pid {holder.pid} (" in str(caught.value)
     assert "configure another port" in str(caught.value)
+
+
+def test_the_setting_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        said = r"configure another port\. The setting is `listen\.mesh`\.$"
+        with pytest.raises(PortError, match=said), configured_as("listen.mesh"):
+            listen("127.0.0.1", taken)
+    with configured_as("listen.mesh"), listen("127.0.0.1", 0) as made:
+        assert address_of(made)
 
 
 def test_an_address_of_another_machine() -> None:

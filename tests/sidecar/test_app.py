@@ -55,6 +55,7 @@ async def test_a_port_in_use_is_named_with_its_holder_and_nothing_stays(tmp_path
         with pytest.raises(PortError) as error:
             await Sidecar(config(tmp_path, listen=ListenConfig(**sections)), {}).start()
         assert f"port {port} is in use by pid {os.getpid()}" in str(error.value)
+        assert str(error.value).endswith(f"The setting is `listen.{door}`.")
     # the state directory is free again, and so are the ports that were bound before
     sidecar = Sidecar(config(tmp_path, listen=ListenConfig(**sections)), {})
     await sidecar.start()

@@ -118,5 +118,5 @@ def test_another_spelling_is_read_as_the_word() -> None:
     assert [kind.parse(text) for text in ("info", "warn", "warning")] == ["info", "warn", "warn"]
     assert kind.expected == "info or warn", "the one word is what is taught"
     assert kind.schema == {"enum": ["info", "warn", "warning"]}
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         kind.parse("Warning")
