@@ -67,12 +67,9 @@ def _host_name(host: bytes | None) -> bytes | None:
 
 
 def _is_home(origin: bytes, host: bytes | None) -> bool:
-    """A page of this very door, or one of another local server. `null` (sandboxed pages, files) is foreign."""
+    """A page of this very door. Another local server's is foreign, and so is `null` (sandboxed pages, files)."""
     match = _ORIGIN.fullmatch(origin)
-    if match is None or host is None:
-        return False
-    name = _host_name(match[1])
-    return match[1] == host.lower() or (name is not None and _LOCAL.fullmatch(name) is not None)
+    return match is not None and host is not None and match[1] == host.lower()
 
 
 class Door:

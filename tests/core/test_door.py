@@ -47,7 +47,14 @@ def test_allowed_hosts_and_addresses() -> None:
 @pytest.mark.parametrize(
     ("origin", "site", "verdict"),
     [
-        (b"http://localhost:3000", None, None),
+        (b"http://127.0.0.1:7070", None, None),
+        (b"https://127.0.0.1:7070/", None, None),
+        (b"http://127.0.0.1:9", None, "not_allowed"),
+        (b"http://127.0.0.1", None, "not_allowed"),
+        (b"http://localhost:7070", None, "not_allowed"),
+        (b"http://evil.localhost:7070", None, "not_allowed"),
+        (b"http://summarize.reach", None, "not_allowed"),
+        (b"http://localhost:3000", None, "not_allowed"),
         (b"http://localhost:3000", b"cross-site", "not_allowed"),
         (b"https://evil.example", None, "not_allowed"),
         (b"null", None, "not_allowed"),
@@ -58,7 +65,7 @@ def test_allowed_hosts_and_addresses() -> None:
     ],
 )
 def test_pages_of_other_sites(origin: bytes | None, site: bytes | None, verdict: str | None) -> None:
-    assert check(b"127.0.0.1", origin, site, (), ["https://app.example/"]) == verdict
+    assert check(b"127.0.0.1:7070", origin, site, (), ["https://app.example/"]) == verdict
 
 
 def test_a_door_remembers_a_bounded_number_of_verdicts() -> None:
