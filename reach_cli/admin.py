@@ -129,17 +129,20 @@ def problem_of(body: bytes) -> dict[str, Any]:
 def admin_door(url: str | None) -> Door:
     """The sidecar to ask: `--admin`, else `$REACH_ADMIN`, else the only one noted, else the default port.
 
+    Instead of a URL the id of a sidecar that is noted here will do: `--admin planner`.
     Raises click.UsageError when several are noted and none was named.
     """
     url = url or os.environ.get("REACH_ADMIN")
     if not url:
         noted = notes("sidecar")
         if len(noted) > 1:
-            known = "\n".join(f"  --admin http://{note['admin']}   {note['id']}" for note in noted)
+            known = "\n".join(f"  --admin {note['id']}   at http://{note['admin']}" for note in noted)
             raise click.UsageError(
                 f"{len(noted)} sidecars run here. Say which one to ask, or set REACH_ADMIN:\n{known}"
             )
         url = f"http://{noted[0]['admin']}" if noted else DEFAULT_ADMIN
+    elif "/" not in url:
+        url = next((f"http://{note['admin']}" for note in notes("sidecar") if note["id"] == url), url)
     return Door(f"http://{join_address(*host_and_port(url))}")
 
 
@@ -171,7 +174,8 @@ def admin_option(function: Callable[..., Any]) -> Callable[..., Any]:
     option = click.option(
         "--admin",
         metavar="URL",
-        help="The sidecar to ask. [$REACH_ADMIN, else the only one running here, else http://127.0.0.1:7072]",
+        help="The sidecar to ask, or the id of one running here. "
+        "[$REACH_ADMIN, else the only one running here, else http://127.0.0.1:7072]",
     )
     return update_wrapper(option(function), function)
 

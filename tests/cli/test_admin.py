@@ -30,8 +30,10 @@ def test_several_are_listed_rather_than_guessed() -> None:
     note("sidecar", "two", ready(4002))
     with pytest.raises(click.UsageError) as caught:
         admin_door(None)
-    assert "--admin http://127.0.0.1:4001   one" in caught.value.message
-    assert "--admin http://127.0.0.1:4002   two" in caught.value.message
+    assert "--admin one   at http://127.0.0.1:4001" in caught.value.message
+    assert "--admin two   at http://127.0.0.1:4002" in caught.value.message
+    assert admin_door("two").url == "http://127.0.0.1:4002", "what it says works"
+    assert admin_door("localhost").url == "http://localhost:80", "and other names are names of hosts"
 
 
 def test_addresses() -> None:
