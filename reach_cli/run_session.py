@@ -28,7 +28,8 @@ PORT_POLL_S = 0.05
 TABLE_WAIT_S = 3.0
 PORT_HINT_AFTER_S = 15.0
 CONTROL_CHECK_S = 5.0
-STOP_TIMEOUT_S = 15.0
+# What a stop may take beyond `drain.grace`, which is for the calls: leaving, flushing the log.
+STOP_SLACK_S = 10.0
 SIDECAR_LOG = "sidecar.log"
 LOG_SIZE = 16 << 20
 # The third Ctrl-C (or SIGTERM) in a row means it.
@@ -70,6 +71,7 @@ class Session:
         self.agent: AgentProcess | None = None
         self.sidecar: Sidecar | None = None
         self.insisted = 0
+        self.stopping: asyncio.Future[None] | None = None
         self.told_to_stop: asyncio.Event | None = None
 
     async def run(self) -> int:
@@ -124,9 +126,11 @@ class Session:
             await asyncio.sleep(PORT_POLL_S / 2)
 
     async def _stop_sidecar(self) -> None:
-        if self.sidecar is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.sidecar.stop(), STOP_TIMEOUT_S)
+        """Calls under way have `drain.grace` as in every sidecar, unless somebody insists on the end."""
+        if self.sidecar is not None and self.insisted < INSISTED:
+            self.stopping = asyncio.ensure_future(self.sidecar.stop())
+            with suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(self.stopping, self.plan.config.drain.grace + STOP_SLACK_S)
 
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -135,6 +139,9 @@ class Session:
             self.told_to_stop.set()
             if self.sidecar is not None:
                 self.sidecar.local.set_draining(True)
+                self.sidecar.local.closing = True  # the agent is told to end: there is nothing to wait for
+        if self.stopping is not None and self.insisted >= INSISTED:
+            self.stopping.cancel()
         if self.agent is not None:
             self.agent.forward(signal.SIGKILL if self.insisted >= INSISTED else number)
 

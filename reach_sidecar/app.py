@@ -279,6 +279,8 @@ class Sidecar:
     def _ask_stop(self) -> None:
         self.local.set_draining(True)
         self._stop_asked.set()
+        for listener in self._listeners:
+            listener.service.proxy = self.local.agent_id
 
     def _shown_config(self) -> dict[str, object]:
         from reach_core.settings.show import show

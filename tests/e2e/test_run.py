@@ -1,5 +1,6 @@
 """`reach run` with real agents: environment, signals, exit codes, finding each other, and nothing left behind."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,14 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from harness.mesh import REACH, get, post, until
 
-from reach_cli import demo_job
+from reach_cli import demo_job, run_session
 from reach_cli.demo_agents.summarizer import summarise
 from reach_cli.run_directory import notes
+from reach_cli.run_session import Session
+from reach_sidecar.config import DrainConfig, SidecarConfig
 
 SUMMARIZER = demo_job.AGENTS / "summarizer.py"
 # Listens on $PORT and says what signal it got; exits with 40 + n.
@@ -376,3 +380,42 @@ def _read_until(terminal: int, text: str, seconds: float = 40.0) -> str:
         assert readable, f"{text!r} did not come; seen: {shown}"
         shown += os.read(terminal, 4096).decode("utf-8", "replace")
     return shown
+
+
+class Stopping:
+    """A sidecar that takes its time to stop."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.stopped = False
+
+    async def stop(self) -> None:
+        await asyncio.sleep(self.seconds)
+        self.stopped = True
+
+
+def stopping(seconds: float, grace_s: float) -> tuple[Session, Stopping]:
+    plan: Any = SimpleNamespace(config=SidecarConfig(drain=DrainConfig(grace=grace_s)))
+    session, sidecar = Session(plan, ["true"], sys.stderr, lambda text: None), Stopping(seconds)
+    session.sidecar, session.told_to_stop = sidecar, asyncio.Event()  # type: ignore[assignment]
+    return session, sidecar
+
+
+async def test_the_sidecar_has_its_grace_to_end_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_session, "STOP_SLACK_S", 0.0)
+    for seconds, grace_s, is_stopped in ((0.05, 20.0, True), (3600.0, 0.05, False)):
+        session, sidecar = stopping(seconds, grace_s)
+        await asyncio.wait_for(session._stop_sidecar(), 10)
+        assert sidecar.stopped is is_stopped
+
+
+async def test_who_insists_does_not_wait_for_calls() -> None:
+    session, sidecar = stopping(3600.0, 3600.0)
+    session.sidecar.local = SimpleNamespace(set_draining=lambda draining: None)  # type: ignore[union-attr,assignment]
+    end = asyncio.create_task(session._stop_sidecar())
+    await asyncio.sleep(0)
+    for _ in range(run_session.INSISTED):
+        assert not end.done()
+        session._on_signal(signal.SIGINT)
+    await asyncio.wait_for(end, 10)
+    assert not sidecar.stopped

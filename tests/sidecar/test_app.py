@@ -243,3 +243,13 @@ async def test_a_probe_port_in_use_leaves_nothing_open(tmp_path: Path) -> None:
     for door in ("mesh", "outbound", "admin"):
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(sidecar.addresses[door].rpartition(":")[2]))
+
+
+async def test_an_agent_that_registers_itself_gives_its_name_to_every_answer(inner: Mesh) -> None:
+    a = await inner.node("a", provisional=True)
+    broken = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    assert "a;" in str((await inner.raw(a, broken)).header("Proxy-Status"))
+    agent = await inner.agent(ok())
+    a.sidecar.local.declare("writer", address=agent.url)
+    for door in ("outbound", "mesh"):
+        assert "writer;" in str((await inner.raw(a, broken, door=door)).header("Proxy-Status"))
