@@ -1,15 +1,12 @@
 """From the first line of a control node's life to its exit code: loop, signals, the ready line and file."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import orjson
 import uvloop
 
 from reach_control.app import Control
@@ -17,10 +14,10 @@ from reach_control.config import ControlConfig
 from reach_control.journal.snapshot import SnapshotError
 from reach_control.reload import reread
 from reach_os.ports import PortError
+from reach_os.ready_file import Ready, forget_ready_file, write_ready_file
 from reach_os.state_dir import StateDirError
 from reach_os.watch import Watch
 
-Ready = Mapping[str, Any]
 OK, FAILED = 0, 1
 
 
@@ -67,19 +64,6 @@ async def _serve(config: ControlConfig, ready_file: Path | None, on_ready: Calla
         if ready_file is not None:
             forget_ready_file(ready_file)
     return OK
-
-
-def write_ready_file(path: Path, ready: Ready) -> None:
-    """Whoever waits for the file finds it whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(orjson.dumps(ready) + b"\n")
-    part.replace(path)
-
-
-def forget_ready_file(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
 
 
 def _end(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

@@ -6,21 +6,20 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import uvloop
 
 from reach_os.ports import PortError
+from reach_os.ready_file import Ready, forget_ready_file, write_ready_file
 from reach_os.state_dir import StateDirError
 from reach_os.watch import Watch
 from reach_sidecar.app import InsecureListener, Sidecar
 from reach_sidecar.config import SidecarConfig
 from reach_sidecar.reload import reread
 
-Ready = Mapping[str, Any]
 OK, FAILED = 0, 1
 
 
@@ -61,7 +60,7 @@ async def serve(config: SidecarConfig, ready_file: Path | None = None,
         await watch.stop()
         await sidecar.stop()
         if ready_file is not None:
-            _forget(ready_file)
+            forget_ready_file(ready_file)
     return OK
 
 
@@ -69,19 +68,11 @@ def _announce(sidecar: Sidecar, ready: Ready, ready_file: Path | None,
               on_ready: Callable[[Ready], None] | None) -> None:
     """The file first: who reads the line may rely on it. Raises OSError where it cannot be written."""
     if ready_file is not None:
-        ready_file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
-        unfinished.write_bytes(orjson.dumps(ready))
-        unfinished.replace(ready_file)  # whoever waits for the file never sees half of it
+        write_ready_file(ready_file, ready)
     print(f"reach sidecar {sidecar.local.agent_id} ready: outbound {ready['outbound']}, mesh {ready['mesh']}, "
           f"admin {ready['admin']}", flush=True)
     if on_ready is not None:
         on_ready(ready)
-
-
-def _forget(ready_file: Path) -> None:
-    with contextlib.suppress(OSError):
-        ready_file.unlink(missing_ok=True)
 
 
 def _end(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
