@@ -29,6 +29,12 @@ def summary(agents: Sequence[Mapping[str, Any]], answer: Any) -> str:
     return paint(text, "bright_black", err=True)
 
 
+def why_none(me: Mapping[str, Any], capability: str = "NAME") -> str:
+    """Why a sidecar whose `GET /v1/self` is `me` knows nobody: control is away, or there is nobody."""
+    problem = (me.get("control") or {}).get("problem")
+    return str(problem) if problem else f"Start one: reach run --capability {capability} -- CMD"
+
+
 def _row(agent: Mapping[str, Any]) -> tuple[str, ...]:
     capabilities = agent.get("capabilities") or []
     names = ", ".join(c if isinstance(c, str) else str(c.get("name", "?")) for c in capabilities)

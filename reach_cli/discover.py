@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reach_cli.admin import Sidecar, admin_option, find_sidecar, json_option, server_sent_events
-from reach_cli.agents import agents_of, show, summary
+from reach_cli.agents import agents_of, show, summary, why_none
 from reach_cli.failure import Failed
 from reach_cli.terminal import paint, print_json, say
 from reach_core.names import near
@@ -49,7 +49,7 @@ def nobody(sidecar: Sidecar, capability: str, required: bool = False) -> str:
         return f"{text} Did you mean {' or '.join(repr(name) for name in close)}?"
     if known:
         return f"{text} Known are: {', '.join(known[:10])}{', …' if len(known) > 10 else ''}."
-    return f"{text} It knows no capability yet: `reach run --capability {capability} -- CMD` starts one."
+    return f"{text} It knows no capability yet. {why_none(sidecar.admin.get('/v1/self'), capability)}"
 
 
 def capabilities_of(answer: Any) -> set[str]:

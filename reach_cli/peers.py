@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from reach_cli.admin import admin_door, admin_option, json_option
-from reach_cli.agents import agents_of, show, summary
+from reach_cli.admin import Door, admin_door, admin_option, json_option
+from reach_cli.agents import agents_of, show, summary, why_none
 from reach_cli.failure import Failed
 from reach_cli.terminal import is_terminal, print_json, say
 
@@ -30,13 +30,13 @@ def command(admin: str | None, as_json: bool, watch: bool) -> None:
     answer = door.get("/v1/peers")
     if not isinstance(answer, dict) or not isinstance(answer.get("agents"), list):
         raise Failed(f"What answers at {door.url} lists no agents. Is that {door.name}? Check --admin.")
-    _print(answer, as_json, clear=watch)
+    _print(door, answer, as_json, clear=watch)
     shown = _comparable(answer)
     while watch:
         time.sleep(WATCH_INTERVAL_S)
         answer = door.get("/v1/peers")
         if (is_terminal(sys.stdout) and not as_json) or _comparable(answer) != shown:
-            _print(answer, as_json, clear=True)
+            _print(door, answer, as_json, clear=True)
             shown = _comparable(answer)
 
 
@@ -48,7 +48,7 @@ def _comparable(answer: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _print(answer: Any, as_json: bool, *, clear: bool) -> None:
+def _print(door: Door, answer: Any, as_json: bool, *, clear: bool) -> None:
     agents = agents_of(answer)
     if as_json:
         print_json(answer)
@@ -56,7 +56,7 @@ def _print(answer: Any, as_json: bool, *, clear: bool) -> None:
     if clear and is_terminal(sys.stdout):
         click.clear()
     if not agents:
-        say("This sidecar knows no agent yet. Start one: reach run --capability NAME -- CMD")
+        say(f"This sidecar knows no agent yet. {why_none(door.get('/v1/self'))}")
         return
     click.echo(show(agents))
     say(summary(agents, answer))

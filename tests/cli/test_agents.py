@@ -1,6 +1,6 @@
 from typing import Any
 
-from reach_cli.agents import agents_of, show, summary
+from reach_cli.agents import agents_of, show, summary, why_none
 
 
 def test_a_row_per_agent_in_order_of_ids(an_agent: Any) -> None:
@@ -24,3 +24,10 @@ def test_what_is_unknown_is_a_dash() -> None:
     assert show([bare]).splitlines()[1].split() == ["a", "down", "-", "plan", "-", "-"]
     queued = {**bare, "load": {"running": 4, "queued": 2, "limit": None}}
     assert "4 +2 queued" in show([queued])
+
+
+def test_nobody_is_known_because_control_is_away() -> None:
+    """Starting an agent would not help then."""
+    assert why_none({"control": {"connected": False, "problem": "No control node answers."}}) == "No control node answers."
+    for me in ({}, {"control": None}, {"control": {"connected": True, "problem": None}}):
+        assert "reach run --capability plan" in why_none(me, "plan")
