@@ -36,6 +36,7 @@ def sidecar_config(
         },
         "control": [f"http://{control}"],
         "listen": {"outbound": LOCAL, "mesh": LOCAL, "admin": LOCAL},
+        "drain": {"wait": "0s"},
         "state_dir": str(state),
         "log": {"level": "info", "format": "json"},
     }

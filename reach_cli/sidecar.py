@@ -9,7 +9,10 @@ import click
 @click.option("-c", "--config", "config_file", required=True, metavar="FILE", help="Its configuration (YAML).")
 @click.option("--ready-file", metavar="FILE", help="Where to write the addresses as JSON once it is ready.")
 def command(config_file: str, ready_file: str | None) -> None:
-    """Run one sidecar, for systemd and containers. SIGTERM drains it.
+    """Run one sidecar, for systemd and containers.
+
+    SIGTERM drains it: the others are asked to call it no more, what they still send is served for `drain.wait`, and
+    running calls have `drain.grace`. SIGINT or a second signal skips the wait, one more ends it at once.
 
     Exit code 1 if the configuration is wrong or a port is taken.
 

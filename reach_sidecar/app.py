@@ -48,6 +48,7 @@ from reach_sidecar.telemetry.store import LogStore
 ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
 MESH_HEAD_BYTES = 8 * 1024  # more than a caller may send: the calling sidecar adds fields of its own
 TIDY_EVERY_S = 1.0
+DRAIN_CHECK_S = 0.1
 LOOPBACK_V6 = "::1"
 
 
@@ -175,9 +176,28 @@ class Sidecar:
             except PortError as error:
                 self.log.event("warn", "no_ipv6_loopback", detail=str(error))
 
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Ask the others to call this agent no more, and serve what they send until they know: for `drain.wait`, or
+        until `hurry`. Nobody is waited for where nobody can be told or there is nobody else."""
+        self.local.set_draining(True)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self.config.drain.wait
+        if self._others_are_told() and self.config.drain.wait:
+            self.log.event("info", "drain", detail=f"Calls are taken for {self.config.drain.wait:g} s more.")
+        while self._others_are_told() and loop.time() < give_up and not hurry.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(give_up, loop.time() + DRAIN_CHECK_S)):
+                    await hurry.wait()
+
+    def _others_are_told(self) -> bool:
+        local = self.local
+        return self.membership.connected and local.registered and any(
+            peer.agent_id != local.agent_id and peer.entry.rank < Rank.DOWN for peer in self.view.peers())
+
     async def stop(self, *, leave: bool = True) -> None:
         """Take no more calls, let running ones end, tell control, flush the log."""
         self.local.set_draining(True)
+        self.local.closing = True
         self.local_api.close()
         grace_s = self.config.drain.grace
         self._mesh.refuse_new()

@@ -21,12 +21,15 @@ from reach_sidecar.config import SidecarConfig
 from reach_sidecar.reload import reread
 
 OK, FAILED = 0, 1
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(config: SidecarConfig, ready_file: Path | None = None, on_ready: Callable[[Ready], None] | None = None,
         config_file: Path | None = None) -> int:
-    """Run one sidecar until SIGTERM or SIGINT; a second signal ends it at once.
+    """Run one sidecar until SIGTERM or SIGINT.
 
+    SIGTERM drains: peers are told, and what they still send is served for `drain.wait`. SIGINT and a second signal skip
+    that wait; one more ends the process at once.
     `config_file` is read again at SIGHUP and when it changes. The exit code: 0 after a clean stop, 1 if it could not
     start.
     """
@@ -36,10 +39,7 @@ def run(config: SidecarConfig, ready_file: Path | None = None, on_ready: Callabl
 async def serve(config: SidecarConfig, ready_file: Path | None = None,
                 on_ready: Callable[[Ready], None] | None = None, config_file: Path | None = None) -> int:
     sidecar = Sidecar(config)
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _end, loop, told)
+    told = Told()
     watch = Watch(config_file)
     try:
         addresses = await sidecar.start()
@@ -52,11 +52,13 @@ async def serve(config: SidecarConfig, ready_file: Path | None = None,
         # what start-up left behind is not garbage: full collections need not look at it again
         gc.collect()
         gc.freeze()
-        await _first(told.wait(), sidecar.wait_for_stop())
+        await _first(told.stop.wait(), sidecar.wait_for_stop())
+        await sidecar.drain(told.hurry)
     except OSError as error:
         print(f"reach sidecar: Cannot say that it is ready: {error}.", file=sys.stderr, flush=True)
         return FAILED
     finally:
+        told.no_more()
         await watch.stop()
         await sidecar.stop()
         if ready_file is not None:
@@ -75,11 +77,29 @@ def _announce(sidecar: Sidecar, ready: Ready, ready_file: Path | None,
         on_ready(ready)
 
 
-def _end(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
-    told.set()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
+class Told:
+    """What signals ask for: to `stop`, and to `hurry` with it."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            self._loop.add_signal_handler(number, self._hear, number)
+
+    def no_more(self) -> None:
+        """From now on a signal ends the process at once."""
+        for number in STOP_SIGNALS:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    def _hear(self, number: signal.Signals) -> None:
+        if self.hurry.is_set():
+            self.no_more()
+            signal.raise_signal(number)
+        if self.stop.is_set() or number == signal.SIGINT:
+            self.hurry.set()
+        self.stop.set()
 
 
 async def _first(*waits: Any) -> None:

@@ -139,7 +139,7 @@ class Admit:
         call.capability = "" if name.startswith("@") else normalise(name)
         if agent.decode("latin-1") != local.agent_id or local.is_gateway:
             raise Refusal("not_here", f"the agent {agent.decode('latin-1')!r} does not live at this address")
-        if local.draining:
+        if local.closing:
             raise Refusal("draining", f"the agent {local.agent_id} is shutting down")
         if not call.capability:
             return _ANY

@@ -58,5 +58,5 @@ def judge(facts: Facts) -> Readiness:
         lines.append("the agent does not answer its health checks: others do not call it")
     if facts.draining:
         ready = False
-        lines.append("draining: no new calls are taken")
+        lines.append("draining: others are asked not to call this agent any more")
     return Readiness(ready, lines)

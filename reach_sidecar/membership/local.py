@@ -55,6 +55,7 @@ class LocalAgent:
     registers itself with. `capabilities` maps every normalised name and alias to what was declared; a name
     wins over another capability's alias. `declared` lists them in the order they were given. `confirmed`
     becomes true when the agent's health was seen for the first time: until then its entry is `joining`.
+    `draining` asks others to call it no more; once it is `closing`, calls that still come are refused.
     """
 
     agent_id: str
@@ -69,6 +70,7 @@ class LocalAgent:
     queued: int = 0
     unfit: bool = False
     draining: bool = False
+    closing: bool = False
     registered: bool = False
     confirmed: bool = False
     capabilities: dict[str, Capability] = field(default_factory=dict)

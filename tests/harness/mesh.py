@@ -170,6 +170,7 @@ class Mesh:
             "listen": {"outbound": "127.0.0.1:0", "mesh": "127.0.0.1:0", "admin": "127.0.0.1:0"},
             "state_dir": str(self.folder / f"{name}.state"),
             "log": {"level": "debug"},
+            "drain": {"wait": "0s"},
             **sections,
         }
         path = self.write(f"{name}.yaml", config)

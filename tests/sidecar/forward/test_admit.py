@@ -258,15 +258,19 @@ async def test_a_gateway_serves_nobody(inner: Mesh) -> None:
     assert refused(await call(inner, a, agent="a", target="@a")) == "not_here"
 
 
-async def test_draining_and_unfit(inner: Mesh) -> None:
+async def test_draining_closing_and_unfit(inner: Mesh) -> None:
     b = await inner.node("b", ok(), "summarize")
     await until(lambda: b.sidecar.local.confirmed)
     b.sidecar.local.set_unfit(True)
     answer = await call(inner, b)
     assert (refused(answer), answer.status) == ("agent_unreachable", 503)
-    b.sidecar.local.set_draining(True)
+    b.sidecar.local.closing = True
     answer = await call(inner, b)
     assert (refused(answer), answer.status) == ("draining", 503)
+    b.sidecar.local.closing = False
+    b.sidecar.local.set_unfit(False)
+    b.sidecar.local.set_draining(True)
+    assert (await call(inner, b)).status == 200, "others are asked not to call: who has not heard is served"
     assert answer.json["agent"] == "b"
 
 

@@ -37,7 +37,7 @@ from reach_sidecar.listen.admin_ready import Facts, Readiness, judge
             True,
             ["the agent does not answer its health checks: others do not call it"],
         ),
-        (Facts(True, 1.0, draining=True), False, ["draining: no new calls are taken"]),
+        (Facts(True, 1.0, draining=True), False, ["draining: others are asked not to call this agent any more"]),
     ],
 )
 def test_verdicts(facts: Facts, ready: bool, lines: list[str]) -> None:
