@@ -19,7 +19,7 @@ from reach_control.api.admin import AdminApi
 from reach_control.api.guard import Guard
 from reach_control.api.health import Health
 from reach_control.api.mesh import MAX_BODY, MeshApi
-from reach_control.config import ControlConfig, complete
+from reach_control.config import ControlConfig, complete, without_effect
 from reach_control.journal.snapshot import Snapshot
 from reach_control.membership.feed import Feed
 from reach_control.membership.keeper import Keeper
@@ -71,6 +71,8 @@ class Control:
             await self.stop()
             raise
         self._is_ready = True
+        if idle := without_effect(self.config):
+            self.log.event("warn", "config", detail=f"Without effect in this version: {', '.join(idle)}.")
         return {name: address_of(taken) for name, taken in self._sockets.items()}
 
     async def stop(self) -> None:

@@ -12,7 +12,6 @@ import msgspec
 
 from reach_core.address import is_loopback, split_address
 from reach_core.names import normalise
-from reach_core.settings.document import MAX_BYTES, decode, unreadable
 from reach_core.settings.log import LogConfig
 from reach_core.settings.reading import Fault, read_settings
 from reach_core.settings.scalar import (
@@ -26,6 +25,8 @@ from reach_core.settings.scalar import (
 )
 from reach_core.settings.shape import Section
 from reach_core.units import format_duration
+from reach_os.settings_file import read_settings_file
+from reach_os.state_dir import default_state_dir
 
 _DAY_S = 86400.0
 
@@ -134,6 +135,12 @@ def _aliases(aliases: Mapping[str, list[str]]) -> Iterable[Fault]:
             owners.setdefault(plain, name)
 
 
+def without_effect(config: ControlConfig) -> list[str]:
+    """The keys that are set to something else than their default and have no effect in this version."""
+    names = ["peers"] if config.peers else []
+    return names + (["lease.cooldown"] if config.lease.cooldown != LeaseConfig().cooldown else [])
+
+
 def parse_control(text: str, file: str, env: Mapping[str, str]) -> ControlConfig:
     """The configuration in `text`, with the state directory filled in. Raises ConfigError with every complaint."""
     return complete(read_settings(text, ControlConfig, file=file, env=env, check=check), env)
@@ -141,27 +148,12 @@ def parse_control(text: str, file: str, env: Mapping[str, str]) -> ControlConfig
 
 def load_control(path: str | Path, env: Mapping[str, str] | None = None) -> ControlConfig:
     """The configuration in the file `path`. Raises ConfigError with every complaint."""
-    return parse_control(_read(str(path)), str(path), os.environ if env is None else env)
+    return parse_control(read_settings_file(path), str(path), os.environ if env is None else env)
 
 
 def complete(config: ControlConfig, env: Mapping[str, str], *, root: bool | None = None) -> ControlConfig:
     """`config` with the state directory that this machine suggests, if it names none (`root`: as root, or not)."""
     if config.state_dir is not None:
         return config
-    if env.get("STATE_DIRECTORY"):
-        state_dir = env["STATE_DIRECTORY"].split(":")[0]
-    elif root if root is not None else os.geteuid() == 0:
-        state_dir = "/var/lib/reach-control"
-    else:
-        home = env.get("HOME") or os.path.expanduser("~")
-        state_dir = os.path.join(env.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state"), "reach", "control")
+    state_dir = default_state_dir("/var/lib/reach-control", "control", env, root=root)
     return msgspec.structs.replace(config, state_dir=state_dir)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise unreadable(error, path) from None
-    return decode(data, path)

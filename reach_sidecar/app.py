@@ -20,6 +20,7 @@ from reach_core.table import Change, PeerTable
 from reach_os.ports import PortError, configured_as
 from reach_os.state_dir import StateDir, lock_state_dir
 from reach_sidecar.config import SidecarConfig
+from reach_sidecar.config_unused import without_effect
 from reach_sidecar.forward.admit import Room
 from reach_sidecar.forward.cancel import Canceller, RunningCalls
 from reach_sidecar.forward.deliver import Deliver
@@ -126,6 +127,8 @@ class Sidecar:
         self._tidy()
         self.log.event("info", "start", detail=f"version {__version__}, outbound {self.addresses['outbound']}, "
                        f"mesh {self.addresses['mesh']}, admin {self.addresses['admin']}")
+        if idle := without_effect(config):
+            self.log.event("warn", "config", detail=f"Without effect in this version: {', '.join(idle)}.")
         if config.insecure:
             self.log.event("warn", "insecure", detail="Listening beyond loopback is allowed without TLS: whoever "
                            "reaches the port can call the agent. Remove `insecure: true` outside trials.")

@@ -53,13 +53,10 @@ def _exposure(config: SidecarConfig) -> Iterable[Fault]:
         address: str = getattr(config.listen, name)
         if is_loopback(split_address(address)[0]) or config.insecure:
             continue
-        if name == "mesh" and config.join is not None:
-            continue
-        remedy = "set `join.token_file`" if name == "mesh" else "listen on 127.0.0.1"
         yield Fault(
             ("listen", name),
-            f"`{address}` is reachable from other machines without TLS: {remedy}, or write `insecure: true`",
-            (("insecure",), ("join",)),
+            f"`{address}` is reachable from other machines without TLS: listen on 127.0.0.1, or write `insecure: true`",
+            (("insecure",),),
         )
     if config.egress == "allow" and not is_loopback(split_address(config.listen.outbound)[0]):
         yield Fault(

@@ -16,7 +16,7 @@ from reach_os.ports import PortError
 from reach_os.state_dir import StateDirError
 from reach_sidecar import app as app_module
 from reach_sidecar.app import InsecureListener, Sidecar
-from reach_sidecar.config import DrainConfig, ListenConfig, SidecarConfig
+from reach_sidecar.config import DrainConfig, ListenConfig, SidecarConfig, WeightsConfig
 
 ANY = "127.0.0.1:0"
 
@@ -253,3 +253,10 @@ async def test_an_agent_that_registers_itself_gives_its_name_to_every_answer(inn
     a.sidecar.local.declare("writer", address=agent.url)
     for door in ("outbound", "mesh"):
         assert "writer;" in str((await inner.raw(a, broken, door=door)).header("Proxy-Status"))
+
+
+async def test_settings_without_effect_are_named_once(inner: Mesh) -> None:
+    a = await inner.node("a", weights=WeightsConfig(rtt=1.0))
+    [line] = await a.log(event="config")
+    assert (line["level"], line["detail"]) == ("warn", "Without effect in this version: weights.rtt.")
+    assert not await (await inner.node("b")).log(event="config")

@@ -12,7 +12,8 @@ BAD = {
     "same port on other addresses": ('listen: {mesh: "127.0.0.1:81", probe: ▸"[::1]:81"}', "port 81 is that of `listen.mesh`"),
     "same port as a default": ("listen: {outbound: ▸127.0.0.1:7072}", "`listen.admin`: port 7072 is that of `listen.outbound`"),
     "the agent is the sidecar": ("agent: {address: ▸http://127.0.0.1:7070}", "that is `listen.outbound`, the sidecar itself"),
-    "mesh without TLS": ("listen: {mesh: ▸0.0.0.0:7071}", "set `join.token_file`, or write `insecure: true`"),
+    "a token is no TLS": ("join: {token_file: /t}\nlisten: {mesh: ▸0.0.0.0:7071}", "or write `insecure: true`"),
+    "mesh without TLS": ("listen: {mesh: ▸0.0.0.0:7071}", "listen on 127.0.0.1, or write `insecure: true`"),
     "outbound without TLS": ("listen: {outbound: ▸0.0.0.0:7070}", "listen on 127.0.0.1, or write `insecure: true`"),
     "admin without TLS": ("listen: {admin: ▸10.0.0.1:7072}", "is reachable from other machines without TLS"),
     "an open proxy": ("insecure: true\nlisten: {outbound: 0.0.0.0:7070}\negress: ▸allow", "an open proxy: write mesh-only"),
@@ -58,7 +59,6 @@ def test_a_circle_of_fallbacks_is_named_at_each_of_its_members() -> None:
     "text",
     [
         'listen: {outbound: "127.0.0.1:0", mesh: "127.0.0.1:0", admin: "127.0.0.1:0"}',
-        "listen: {mesh: 0.0.0.0:7071}\njoin: {token_file: /t}",
         "insecure: true\nlisten: {outbound: 0.0.0.0:7070, mesh: 0.0.0.0:7071, admin: 0.0.0.0:7072}",
         "listen: {probe: 0.0.0.0:7073}",
         'listen: {outbound: "[::1]:7070", mesh: "localhost:7071"}',
