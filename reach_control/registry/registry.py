@@ -166,8 +166,8 @@ class Registry:
         raise Problem(
             "agent_id_conflict",
             f"Another process is registered as {lease.agent_id} and was heard of "
-            f"{max(0.0, now.s - lease.renewed_s):.0f} s ago. Give this one another id, stop the other, "
-            "or take over with `takeover`.",
+            f"{max(0.0, now.s - lease.renewed_s):.0f} s ago. Give this one another id, or stop the other and wait "
+            f"until its lease of {self.terms.ttl_s:.0f} s has run out.",
             agent=lease.agent_id,
         )
 
@@ -219,14 +219,24 @@ class Registry:
             heapq.heappush(self._due, (due_s, lease.agent_id))
 
     def _merge(self, entry: Entry, now: Moment) -> list[Change]:
-        full = self.table.refused["full"]
+        """Raises Problem where the table refuses the entry: nobody would see it."""
+        before = self.table.refused.copy()
         changes = self.table.merge([entry], now.ms)
-        if self.table.refused["full"] > full:
-            raise Problem(
-                "not_allowed",
-                f"The mesh is full: it has {len(self.table)} agents. Remove some, or start a second mesh.",
-            )
+        for reason in self.table.refused - before:
+            raise self._not_taken(entry, reason)
         return changes
+
+    def _not_taken(self, entry: Entry, reason: str) -> Problem:
+        if reason == "full":
+            detail = f"The mesh is full: it has {len(self.table)} agents. Remove some, or start a second mesh."
+            return Problem("not_allowed", detail)
+        if reason == "ahead":
+            detail = (
+                f"The latest registration of {entry.agent_id} was made more than a day after what this node's clock "
+                "says now. Set the clock of this machine right, or give the agent another id."
+            )
+            return Problem("agent_id_conflict", detail, agent=entry.agent_id)
+        return Problem("bad_request", f"The table does not take the entry of {entry.agent_id}: {reason}.")
 
 
 def _next_ver(before: Entry, gen: int, ver: int) -> int:

@@ -292,6 +292,19 @@ def test_a_full_table_says_so() -> None:
     world.register("b")
 
 
+def test_a_clock_that_went_back_does_not_register_what_nobody_would_see() -> None:
+    world = World()
+    had = world.register("a").gen
+    world.leave("a")
+    world.at_s -= 3 * 86400
+    with pytest.raises(Problem, match="Set the clock of this machine right") as caught:
+        world.register("a")
+    assert caught.value.status == 409
+    assert world.registry.silent_s("a", world.at_s) is None, "no lease for what is not in the table"
+    world.at_s += 3 * 86400
+    assert world.register("a").gen > had
+
+
 def test_the_heap_stays_small_however_often_agents_change(world: World) -> None:
     world.register()
     for n in range(2_000):
