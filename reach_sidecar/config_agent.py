@@ -26,7 +26,7 @@ _DAY_S = 86400.0
 class HealthConfig(Section, frozen=True, kw_only=True):
     """How this sidecar checks that the agent is well. Without this section it only tries to connect."""
 
-    path: Annotated[UrlPath | None, "Asked with GET; any 2xx is healthy. Without it a TCP connect is enough."] = None
+    path: Annotated[UrlPath | None, "Asked with GET; 200 to 399 is healthy. Without it a TCP connect is enough."] = None
     interval: Annotated[Duration, Between(0.05, 3600), "Time between two checks, varied by 30 %."] = 10.0
     timeout: Annotated[Duration, Between(0.01, 600), "A check that takes longer has failed."] = 2.0
     fail: Annotated[int, Between(1, 100), "Failed checks in a row that make the agent unfit."] = 3

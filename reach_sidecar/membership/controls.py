@@ -119,6 +119,8 @@ class Controls:
             await session.close()
 
     async def _ask(self, method: str, path: str, data: bytes | None, kind: type[M], timeout_s: float) -> M:
+        if self._session is None:
+            await asyncio.to_thread(_import_client)  # a tenth of a second, in which calls go on
         import aiohttp
 
         if self._session is None:
@@ -196,3 +198,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
     return str(cause) or type(cause).__name__
+
+
+def _import_client() -> None:
+    import aiohttp  # noqa: F401

@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import time
 
 import pytest
@@ -139,3 +140,32 @@ async def test_the_token_goes_along(log):
         await controls.close()
     await runner.cleanup()
     assert seen == [None, None, "secret", "secret"]
+
+
+SCRIPT = """
+import asyncio, importlib.abc, sys, threading
+from reach_core.messages import LeaveAnswer, LeaveRequest
+from reach_sidecar.membership.controls import Controls, Unreachable
+where = []
+class Seen(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] == "aiohttp":
+            where.append(threading.current_thread() is threading.main_thread())
+class Log:
+    def event(self, *args, **fields): pass
+sys.meta_path.insert(0, Seen())
+async def main():
+    try:
+        await Controls(["http://127.0.0.1:1"], Log()).post("/v1/leave", LeaveRequest(agent_id="a", instance="i"), LeaveAnswer)
+    except Unreachable:
+        pass
+asyncio.run(main())
+assert where and not any(where), where
+"""
+
+
+async def test_the_loop_does_not_stand_still_while_the_client_is_imported():
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", SCRIPT, stderr=asyncio.subprocess.PIPE)
+    _, error = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0, error.decode()
