@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from reach_cli.admin import host_and_port
 from reach_cli.failure import Failed
-from reach_cli.run_directory import state_home
 from reach_cli.run_ports import is_free
 from reach_os.ports import who_listens
+from reach_os.state_dir import state_home
 
 EXIT_WHEN_IDLE = "10s"
 READY_TIMEOUT_S = 15.0

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from reach_os.state_dir import state_home
+
 Note = dict[str, Any]
 
 
@@ -26,14 +28,6 @@ def run_directory(env: Mapping[str, str] | None = None) -> Path:
     if runtime := env.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "reach"
     return state_home(env) / "run"
-
-
-def state_home(env: Mapping[str, str] | None = None) -> Path:
-    """`$XDG_STATE_HOME/reach`, by default `~/.local/state/reach`: what must survive a restart."""
-    env = os.environ if env is None else env
-    state = env.get("XDG_STATE_HOME")
-    home = env.get("HOME")
-    return (Path(state) if state else (Path(home) if home else Path.home()) / ".local" / "state") / "reach"
 
 
 def start_of(pid: int) -> str | None:

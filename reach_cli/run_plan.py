@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from reach_cli.failure import Failed
-from reach_cli.run_directory import state_home
 from reach_cli.run_ports import free_port, is_free
 from reach_os.ports import who_listens
+from reach_os.state_dir import state_home
 from reach_sidecar.config import ListenConfig, SidecarConfig, complete, sidecar_from_flags
 
 INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "bash", "sh", "java", "uv", "poetry", "npx")

@@ -1,4 +1,4 @@
-"""A daemon's state directory: made where missing, written by nobody else while the daemon runs.
+"""A daemon's state directory: where it is by default, made where missing, written by nobody else while the daemon runs.
 
 The lock is the kernel's (`flock`), so it goes with the process however that ends: the next start needs no cleaning
 up. The pid in the lock file only serves the message.
@@ -6,9 +6,29 @@ up. The pid in the lock file only serves the message.
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from reach_os.ports import describe_process
+
+
+def state_home(env: Mapping[str, str]) -> Path:
+    """`$XDG_STATE_HOME/reach`, by default `~/.local/state/reach`: what a user's daemons keep over a restart."""
+    state, home = env.get("XDG_STATE_HOME"), env.get("HOME")
+    return (Path(state) if state else (Path(home) if home else Path.home()) / ".local" / "state") / "reach"
+
+
+def default_state_dir(of_root: str, name: str, env: Mapping[str, str], *, root: bool | None = None) -> str:
+    """Where a daemon keeps its state when nothing says where: `of_root`, or `name` in the user's state directory.
+
+    systemd sets $STATE_DIRECTORY (perhaps several), and that goes first. `root` (default: does this process run as
+    root) decides between the other two.
+    """
+    if env.get("STATE_DIRECTORY"):
+        return env["STATE_DIRECTORY"].split(":")[0]
+    if root if root is not None else os.geteuid() == 0:
+        return of_root
+    return str(state_home(env) / name)
 
 
 class StateDirError(Exception):

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from reach_core.settings.complaint import Complaint, ConfigError
-from reach_core.settings.document import MAX_BYTES, decode, unreadable
 from reach_core.settings.log import LogConfig
 from reach_core.settings.reading import read_settings
+from reach_os.settings_file import read_settings_file
+from reach_os.state_dir import default_state_dir
 from reach_sidecar.config_agent import AgentConfig, CapabilityConfig, HealthConfig, ProbeConfig
 from reach_sidecar.config_checks import check
 from reach_sidecar.config_flags import sidecar_from_flags
@@ -41,7 +42,6 @@ __all__ = [
     "SidecarConfig",
     "WeightsConfig",
     "complete",
-    "default_state_dir",
     "host_id",
     "load_sidecar",
     "parse_sidecar",
@@ -62,7 +62,7 @@ def parse_sidecar(text: str, file: str, env: Mapping[str, str]) -> SidecarConfig
 
 def read_sidecar(path: str | Path, env: Mapping[str, str] | None = None) -> SidecarConfig:
     """The configuration in the file `path`, checked but not yet complete (`reach run` lays its flags over it)."""
-    return parse_sidecar(_read(str(path)), str(path), os.environ if env is None else env)
+    return parse_sidecar(read_settings_file(path), str(path), os.environ if env is None else env)
 
 
 def load_sidecar(path: str | Path, env: Mapping[str, str] | None = None) -> SidecarConfig:
@@ -71,10 +71,7 @@ def load_sidecar(path: str | Path, env: Mapping[str, str] | None = None) -> Side
 
 
 def complete(config: SidecarConfig, env: Mapping[str, str], *, root: bool | None = None) -> SidecarConfig:
-    """`config` with the defaults that depend on the machine: ids and the state directory.
-
-    `root` (default: does this process run as root) decides between /var/lib/reach and the user's own state directory.
-    """
+    """`config` with the defaults that depend on the machine: ids and the state directory (`root`: as root, or not)."""
     agent = config.agent
     if agent is None:
         config = msgspec.structs.replace(config, id=f"gateway-{host_id()}"[:63], provisional=True)
@@ -84,24 +81,6 @@ def complete(config: SidecarConfig, env: Mapping[str, str], *, root: bool | None
     elif not config.provisional:
         config = msgspec.structs.replace(config, id=agent.id or "")
     if config.state_dir is None:
-        config = msgspec.structs.replace(config, state_dir=default_state_dir(config.id, env, root=root))
+        state_dir = default_state_dir("/var/lib/reach", config.id, env, root=root)
+        config = msgspec.structs.replace(config, state_dir=state_dir)
     return config
-
-
-def default_state_dir(sidecar_id: str, env: Mapping[str, str], *, root: bool | None = None) -> str:
-    """Where a sidecar keeps its state when nothing says where. systemd sets $STATE_DIRECTORY (perhaps several)."""
-    if env.get("STATE_DIRECTORY"):
-        return env["STATE_DIRECTORY"].split(":")[0]
-    if root if root is not None else os.geteuid() == 0:
-        return "/var/lib/reach"
-    state = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "reach", sidecar_id)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise unreadable(error, path) from None
-    return decode(data, path)

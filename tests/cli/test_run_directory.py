@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reach_cli.run_directory import forget, note, notes, run_directory, start_of, state_home
+from reach_cli.run_directory import forget, note, notes, run_directory, start_of
 
 READY = {"outbound": "127.0.0.1:1", "mesh": "127.0.0.1:2", "admin": "127.0.0.1:3"}
 
@@ -21,7 +21,6 @@ def test_where_it_is() -> None:
     assert run_directory({"REACH_RUN_DIR": "/a", "XDG_RUNTIME_DIR": "/b", "HOME": "/c"}) == Path("/a")
     assert run_directory({"XDG_RUNTIME_DIR": "/b", "HOME": "/c"}) == Path("/b/reach")
     assert run_directory({"HOME": "/c"}) == Path("/c/.local/state/reach/run")
-    assert state_home({"XDG_STATE_HOME": "/s", "HOME": "/c"}) == Path("/s/reach")
 
 
 def test_a_note_is_found_again_until_forgotten(env: dict[str, str]) -> None:

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from reach_os.state_dir import StateDirError, lock_state_dir
+from reach_os.state_dir import StateDirError, default_state_dir, lock_state_dir, state_home
 
 HOLD = "import sys; from reach_os.state_dir import *; d=lock_state_dir(sys.argv[1]); print('held', flush=True); input()"
+
+
+def test_where_it_is() -> None:
+    assert state_home({"XDG_STATE_HOME": "/s", "HOME": "/c"}) == Path("/s/reach")
+    assert state_home({"HOME": "/c"}) == Path("/c/.local/state/reach")
+    assert default_state_dir("/r", "x", {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, root=True) == "/var/lib/a"
+    assert default_state_dir("/r", "x", {"XDG_STATE_HOME": "/xdg"}, root=True) == "/r"
+    assert default_state_dir("/r", "x", {"XDG_STATE_HOME": "/xdg"}, root=False) == "/xdg/reach/x"
 
 
 def test_the_directory_is_made_private_and_given_back(tmp_path: Path) -> None:

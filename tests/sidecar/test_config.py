@@ -12,7 +12,6 @@ from reach_sidecar.config import (
     ConfigError,
     SidecarConfig,
     complete,
-    default_state_dir,
     host_id,
     load_sidecar,
     parse_sidecar,
@@ -293,8 +292,3 @@ def test_what_the_machine_decides_is_filled_in() -> None:
     named = complete(parse_sidecar("agent: {id: x}\nstate_dir: /s", "f", {}), env)
     assert (named.id, named.provisional, named.state_dir) == ("x", False, "/s")
     assert complete(own, env) == own
-
-
-def test_the_default_state_directory() -> None:
-    assert default_state_dir("x", {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, root=True) == "/var/lib/a"
-    assert default_state_dir("x", {"XDG_STATE_HOME": "/xdg"}, root=False) == "/xdg/reach/x"
