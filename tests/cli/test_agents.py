@@ -28,6 +28,7 @@ def test_what_is_unknown_is_a_dash() -> None:
 
 def test_nobody_is_known_because_control_is_away() -> None:
     """Starting an agent would not help then."""
-    assert why_none({"control": {"connected": False, "problem": "No control node answers."}}) == "No control node answers."
+    away = {"control": {"connected": False, "problem": "No control node answers."}}
+    assert why_none(away) == "No control node answers."
     for me in ({}, {"control": None}, {"control": {"connected": True, "problem": None}}):
         assert "reach run --capability plan" in why_none(me, "plan")
