@@ -58,15 +58,19 @@ class InsecureListener(Exception):
 
 
 class Sidecar:
-    """`start` returns the addresses it listens on; `stop` ends running calls within the grace period."""
+    """`start` returns the addresses it listens on; `stop` ends running calls within the grace period.
 
-    def __init__(self, config: SidecarConfig, env: Mapping[str, str] | None = None) -> None:
+    `state` is its directory where the caller has locked it already; `stop` gives it back all the same.
+    """
+
+    def __init__(self, config: SidecarConfig, env: Mapping[str, str] | None = None,
+                 state: StateDir | None = None) -> None:
         self.config = config
         self._env = dict(os.environ if env is None else env)
         self.addresses: dict[str, str] = {}
         self.local = declared_agent(config)
         self.table = PeerTable()
-        self._state: StateDir | None = None
+        self._state = state
         self._listeners: list[Listener] = []
         self._own_doors: list[AdminApp] = []
         self._tidier: asyncio.TimerHandle | None = None
@@ -76,7 +80,8 @@ class Sidecar:
         """Raises PortError, StateDirError or InsecureListener, each with a sentence that says what to do."""
         config = self.config
         _refuse_open_listeners(config)
-        self._state = lock_state_dir(config.state_dir or ".")
+        if self._state is None:
+            self._state = lock_state_dir(config.state_dir or ".")
         state_dir = self._state.path
         store = LogStore(state_dir / "logs.db", keep_s=config.log.keep, max_bytes=config.log.max_size)
         self.log = LogWriter(self.local.agent_id, store, level=config.log.level, format=config.log.format)
@@ -106,7 +111,7 @@ class Sidecar:
         self.membership.ask = lambda: self.view.lately_called(loop.time())
         self.membership.on_loads = lambda loads: self.view.hear_loads(loads, loop.time())
         self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
-                                  proxy=self._proxy_name)
+                                  proxy=self._proxy_name, about=self._about)
         self.documents = self.local_api.documents
         self.health = HealthChecks(local, self.log, on_change=self._fitness_changed)
         self._build_called_side(limits, mesh_limits)
@@ -282,6 +287,8 @@ class Sidecar:
 
     def _local_changed(self) -> None:
         self.log.agent = self.local.agent_id
+        for listener in self._listeners:
+            listener.service.proxy = self.local.agent_id
 
     def _readiness(self) -> Readiness:
         membership, local = self.membership, self.local
@@ -302,8 +309,6 @@ class Sidecar:
     def _ask_stop(self) -> None:
         self.local.set_draining(True)
         self._stop_asked.set()
-        for listener in self._listeners:
-            listener.service.proxy = self.local.agent_id
 
     def _shown_config(self) -> dict[str, object]:
         from reach_core.settings.show import show

@@ -260,3 +260,10 @@ async def test_settings_without_effect_are_named_once(inner: Mesh) -> None:
     [line] = await a.log(event="config")
     assert (line["level"], line["detail"]) == ("warn", "Without effect in this version: weights.rtt.")
     assert not await (await inner.node("b")).log(event="config")
+
+
+async def test_self_says_where_the_sidecar_listens(inner: Mesh) -> None:
+    a = await inner.node("a")
+    about = (await inner.ask(a, "/v1/self")).json
+    assert {name: about[name] for name in a.sidecar.addresses} == a.sidecar.addresses
+    assert about["pid"] == os.getpid()
