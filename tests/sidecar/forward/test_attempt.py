@@ -148,7 +148,7 @@ async def test_three_attempts_at_most(inner: Mesh) -> None:
         await inner.node(f"b{number}", ok(), "summarize")
     inner.share()
     for node in inner.nodes[1:]:
-        node.sidecar.local.set_draining(True)
+        node.sidecar.local.closing = True
     answer = await inner.ask(a, "/to/summarize/x", body=b"work")
     assert (answer.status, answer.code, answer.json["executed"]) == (502, "retries_exhausted", "no")
     assert {result for _, result in tries(answer)} == {"draining"}
@@ -255,7 +255,7 @@ async def test_a_long_body_is_not_sent_twice(inner: Mesh) -> None:
 
 async def test_a_long_body_goes_to_the_next_while_none_of_it_was_sent(inner: Mesh) -> None:
     a, b1, b2 = await trio(inner, ok(), ok())
-    b1.sidecar.local.set_draining(True)
+    b1.sidecar.local.closing = True
     answer = await inner.ask(a, "/to/summarize/x", body=b"x" * 300_000)
     assert (answer.status, answer.header("Reach-Agent"), answer.header("Reach-Attempts")) == (200, "b2", "2")
     assert b2.agent.last.body == b"x" * 300_000

@@ -174,7 +174,7 @@ async def test_expect_continue_asks_the_far_end_and_never_the_agent(inner: Mesh)
 
 async def test_a_refusal_costs_no_body(inner: Mesh) -> None:
     a, b = await inner.pair()
-    b.sidecar.local.set_draining(True)
+    b.sidecar.local.closing = True
     client = await inner.connect(a)
     await client.send(request("/to/summarize/x", "Expect: 100-continue", "Content-Length: 4000000", method="POST"))
     answer = await client.answer()
