@@ -19,7 +19,8 @@ SIDECAR_ONLY = frozenset({
 TARGETING = frozenset({b"reach-target", b"reach-require", b"reach-prefer", b"reach-agent"})
 
 # What an answer may carry between sidecars only: stripped from agents' answers and before the caller sees it.
-MESH_ANSWER = frozenset({b"reach-refused", b"reach-load", b"reach-journal", b"reach-fault"})
+MESH_ANSWER = frozenset({b"reach-refused", b"reach-load", b"reach-journal", b"reach-fault",
+                         b"reach-retries-left"})
 
 
 def named_by_connection(value: bytes) -> frozenset[bytes]:

@@ -23,6 +23,7 @@ from reach_sidecar.config import SidecarConfig
 from reach_sidecar.config_unused import without_effect
 from reach_sidecar.forward.admit import Room
 from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.egress import Egress
 from reach_sidecar.forward.route import Routes, Upstream, upstream_of
@@ -142,11 +143,13 @@ class Sidecar:
         local, config = self.local, self.config
         mark = mesh_marks(local)
         self.running = RunningCalls()
+        self.chains = Chains()
         self.deliver = Deliver(local=local, health=self.health, limits=limits)
         stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
                            mark=mark, default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
                            random=random.Random(os.urandom(16)))
-        mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local))
+        mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local),
+                    chains=self.chains)
         service = self._service("mesh", mesh, mesh_limits, ABANDON_AFTER_S)
         service.mark = mark
         self._mesh = Listener(service)
@@ -158,7 +161,7 @@ class Sidecar:
         weights = Weights(**msgspec.structs.asdict(config.weights))
         stack = outbound_stack(local=local, view=self.view, first_table=self.membership, canceller=self.canceller,
                                weights=weights, default_timeout_s=config.default_timeout, log=self.log,
-                               metrics=self.metrics, random=random.Random(os.urandom(16)))
+                               metrics=self.metrics, chains=self.chains, random=random.Random(os.urandom(16)))
         beyond = not is_loopback(split_address(config.listen.outbound)[0])
         allowed = config.egress != "mesh-only" and not beyond
         self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,

@@ -8,6 +8,7 @@ from typing import Protocol
 from reach_core.problem import Attempt as Tried
 from reach_core.problem import Problem
 from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.failure import AttemptFailed
 from reach_sidecar.forward.observe import CallLog
 from reach_sidecar.forward.replay import ReplayedBody
@@ -26,12 +27,13 @@ class AttemptCounters(Protocol):
 
 class Attempt:
     def __init__(self, send: Send, *, weights: Weights, random: Random, log: CallLog,
-                 counters: AttemptCounters) -> None:
+                 counters: AttemptCounters, chains: Chains) -> None:
         self._send = send
         self._weights = weights
         self._random = random
         self._log = log
         self._counters = counters
+        self._chains = chains
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, call: Call) -> Response:
@@ -42,6 +44,7 @@ class Attempt:
             offer = self._choose(call, tried, last)
             if last is not None:
                 call.retries_left -= 1
+                self._chains.spend(call.trace.trace_id, 1)
                 self._counters.observe_retry(call.capability)
             agent = call.target = offer.peer.agent_id
             tried.add(agent)

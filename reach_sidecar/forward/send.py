@@ -13,6 +13,8 @@ from reach_core.trace import span_of
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call, Timing
 from reach_sidecar.forward.cancel import Canceller
+from reach_sidecar.forward.chain import HEADER as RETRIES_LEFT
+from reach_sidecar.forward.chain import Chains, read_left
 from reach_sidecar.forward.failure import AttemptFailed, request_broke
 from reach_sidecar.forward.observe import traceparent
 from reach_sidecar.forward.outgoing import frame, switch
@@ -41,10 +43,11 @@ _FAULT_RESULT: dict[str, Result] = {
 
 
 class Send:
-    def __init__(self, *, me: Callable[[], str], random: Random, canceller: Canceller) -> None:
+    def __init__(self, *, me: Callable[[], str], random: Random, canceller: Canceller, chains: Chains) -> None:
         self._me = me
         self._random = random
         self._canceller = canceller
+        self._chains = chains
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, call: Call, offer: Offer, body: ReplayedBody, attempt: int) -> Response:
@@ -56,6 +59,10 @@ class Send:
         peer.called_at = call.started
         try:
             response = await self._exchange(connection, call, offer, body, attempt)
+            left = read_left(response.index.get(RETRIES_LEFT))
+            if left is not None and left < call.retries_left:
+                self._chains.spend(call.trace.trace_id, call.retries_left - left)
+                call.retries_left = left
             load = await self._judge(response, peer, call.deadline)
         except asyncio.CancelledError:
             peer.in_flight -= 1

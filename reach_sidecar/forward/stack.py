@@ -11,6 +11,7 @@ from reach_core.problem import Problem
 from reach_sidecar.forward.admit import Admit, Room
 from reach_sidecar.forward.attempt import Attempt
 from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.failure import mesh_mark
 from reach_sidecar.forward.fields import load_field
@@ -30,10 +31,10 @@ Marks = Callable[[Problem], list[Field]]
 
 def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable, canceller: Canceller,
                    weights: Weights, default_timeout_s: float, log: LogWriter, metrics: Metrics,
-                   random: Random) -> Observe:
+                   chains: Chains, random: Random) -> Observe:
     """The calling side."""
-    send = Send(me=lambda: local.agent_id, random=random, canceller=canceller)
-    attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics)
+    send = Send(me=lambda: local.agent_id, random=random, canceller=canceller, chains=chains)
+    attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics, chains=chains)
     target = Target(attempt, me=lambda: local.agent_id, view=view, first_table=first_table,
                     default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)

@@ -16,6 +16,8 @@ from reach_core.peer import Capability
 from reach_core.problem import Problem
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.chain import HEADER as RETRIES_LEFT
+from reach_sidecar.forward.chain import read_left
 from reach_sidecar.forward.observe import Layer
 from reach_sidecar.http1.message import Response
 from reach_sidecar.membership.view import Offer, PeerView
@@ -124,10 +126,8 @@ class Target:
             except ValueError as error:
                 raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
         call.deadline = call.started + timeout_s
-        retries_left = index.get(b"reach-retries-left")
-        call.retries_left = CHAIN_RETRIES
-        if retries_left is not None and retries_left.isdigit():
-            call.retries_left = min(CHAIN_RETRIES, int(retries_left[:3]))
+        retries_left = read_left(index.get(RETRIES_LEFT))
+        call.retries_left = CHAIN_RETRIES if retries_left is None else retries_left
         key = index.get(b"idempotency-key")
         call.key_given = bool(key)
         call.key = key or self._keys.next()

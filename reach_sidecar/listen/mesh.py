@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 from reach_core.problem import Problem
 from reach_sidecar.forward.cancel import RunningCalls
+from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.observe import Observe
 from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.problem import render, trace_of
@@ -20,16 +21,19 @@ class Mesh:
     """`mark` gives the fields that tell the sidecar's words from the agent's, `load` the `Reach-Load` of the moment."""
 
     def __init__(self, *, call: Observe, running: RunningCalls, proxy: Callable[[], str],
-                 mark: Callable[[Problem], list[Field]], load: Callable[[], Field]) -> None:
+                 mark: Callable[[Problem], list[Field]], load: Callable[[], Field], chains: Chains) -> None:
         self._call = call
         self._running = running
         self._proxy = proxy
         self._mark = mark
         self._load = load
+        self._chains = chains
 
     async def __call__(self, request: Request) -> Response:
         if request.header(b"reach-target") is not None and request.method != b"CONNECT":
-            return await self._call(request)
+            response = await self._call(request)
+            response.headers.append(self._chains.left_after(request))
+            return response
         if request.target.startswith(_CALLS):
             return self._cancel(request)
         return self._problem(request, "not_found", "This is the mesh listener of a sidecar: only sidecars call here. "
