@@ -21,6 +21,7 @@ from reach_sidecar.config import SidecarConfig
 from reach_sidecar.reload import reread
 
 OK, FAILED = 0, 1
+DOORS = ("outbound", "mesh", "admin", "probe")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -71,8 +72,8 @@ def _announce(sidecar: Sidecar, ready: Ready, ready_file: Path | None,
     """The file first: who reads the line may rely on it. Raises OSError where it cannot be written."""
     if ready_file is not None:
         write_ready_file(ready_file, ready)
-    print(f"reach sidecar {sidecar.local.agent_id} ready: outbound {ready['outbound']}, mesh {ready['mesh']}, "
-          f"admin {ready['admin']}", flush=True)
+    listening = ", ".join(f"{door} {ready[door]}" for door in DOORS if door in ready)
+    print(f"reach sidecar {sidecar.local.agent_id} ready: {listening}", flush=True)
     if on_ready is not None:
         on_ready(ready)
 

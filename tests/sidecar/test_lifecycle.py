@@ -89,6 +89,14 @@ def test_ready_and_then_a_clean_stop(start: Callable[..., Started], number: int)
     assert not any(connectable(ready[door]) for door in ("outbound", "mesh", "admin"))
 
 
+def test_a_probe_listener_is_told_too(start: Callable[..., Started]) -> None:
+    one = start(listen=dict.fromkeys(("outbound", "mesh", "admin", "probe"), "127.0.0.1:0"))
+    ready = one.ready()
+    assert status(ready["probe"], "10.0.0.1") == 200
+    one.process.terminate()
+    assert one.ended()[1].splitlines()[0].endswith(f"admin {ready['admin']}, probe {ready['probe']}")
+
+
 def test_drain_ends_it_too(start: Callable[..., Started]) -> None:
     ready = start().ready()
     host, _, port = ready["admin"].rpartition(":")
