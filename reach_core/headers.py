@@ -3,10 +3,11 @@
 All names are lower case, as look-ups use them. Sources: RFC 9110 §7.6.1 (hop-by-hop), design "Headers".
 """
 
-# Connection management ends at each hop, and so does what `Connection` names.
+# Connection management ends at each hop, and so does what `Connection` names. `Content-Length` does not: a body
+# whose length is known keeps it, in its place.
 HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization",
-    b"te", b"transfer-encoding", b"upgrade", b"content-length", b"expect",
+    b"te", b"transfer-encoding", b"upgrade", b"expect",
 })
 
 # What a sidecar says and an agent may not: dropped where an agent's request enters.

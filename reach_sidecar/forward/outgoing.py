@@ -11,18 +11,17 @@ _WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
 def frame(headers: list[Field], content: bytes | Replay, request: Request) -> bool:
     """Add the fields that frame the body of `request`, and its upgrade. Returns whether the body is chunked.
 
+    A `Content-Length` that came with the request is already in its place.
     An empty body of a method that usually has one is announced too (RFC 9110 §8.6): some servers answer 411 else.
     """
     chunked = False
-    length = request.header(b"content-length")
-    if isinstance(content, bytes):
-        if content or length is not None or request.method in _WITH_BODY:
-            headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
-    elif length is not None:
-        headers.append((b"content-length", b"Content-Length", length))
-    else:
+    if request.header(b"content-length") is not None:
+        pass
+    elif not isinstance(content, bytes):
         chunked = True
         headers.append(_CHUNKED)
+    elif content or request.method in _WITH_BODY:
+        headers.append((b"content-length", b"Content-Length", b"%d" % len(content)))
     if request.upgrade is not None:
         switch(headers, request)
     return chunked

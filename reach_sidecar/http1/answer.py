@@ -23,7 +23,7 @@ def whole_answer(request: Request, response: Response, keep_alive: bool) -> tupl
         headers.append(_CLOSE)
     elif request.version == 10:
         headers.append(_KEEP_ALIVE)
-    if response.length is not None and response.status != 204:
+    if response.length is not None and not response.sized and response.status != 204:
         headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
     head = response_head(response.status, response.reason, headers)
     body = response.body
@@ -40,7 +40,8 @@ def stream_head(request: Request, response: Response, keep_alive: bool) -> tuple
     headers = response.headers
     chunked = False
     if response.length is not None:
-        headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
+        if not response.sized:
+            headers.append((b"content-length", b"Content-Length", b"%d" % response.length))
     elif request.version == 11:
         chunked = True
         headers.append(_CHUNKED)

@@ -283,6 +283,10 @@ class ClientConnection(Connection):
     def _response(self, head: Head, body: bytes | Body) -> Response:
         response = Response(head.status, head.headers, body, reason=head.reason)
         response.index = head.index
+        if head.length is not None:
+            response.sized = head.status != 204
+            if not response.sized:  # it may not have one (RFC 9110 §8.6)
+                response.headers = [header for header in head.headers if header[0] != b"content-length"]
         response.length = head.length if body != b"" or self._method == b"HEAD" or head.status == 304 else 0
         return response
 

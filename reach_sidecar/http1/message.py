@@ -81,7 +81,8 @@ class Response:
     are read as HTTP for it.
     """
 
-    __slots__ = ("_index", "_on_sent", "body", "headers", "inner_host", "length", "reason", "status", "tunnel")
+    __slots__ = ("_index", "_on_sent", "body", "headers", "inner_host", "length", "reason", "sized", "status",
+                 "tunnel")
 
     def __init__(self, status: int, headers: list[Field], body: "bytes | Body" = b"", *,
                  reason: bytes | None = None, length: int | None = None) -> None:
@@ -90,6 +91,7 @@ class Response:
         self.headers = headers
         self.body = body
         self.length = len(body) if isinstance(body, bytes) else length
+        self.sized = False  # `headers` hold a Content-Length already, and it is `length`
         self._on_sent: list[Sent] = []
         self._index: dict[bytes, bytes] | None = None
         self.tunnel: object | None = None

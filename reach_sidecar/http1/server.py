@@ -29,7 +29,7 @@ from reach_sidecar.http1.wire import CONTINUE, response_head
 Handler = Callable[[Request], Awaitable[Response]]
 
 DISCARD_AT_MOST = 64 * 1024
-_NOT_INTERIM = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
+_NOT_INTERIM = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY | {b"content-length"}
 _BLANK_LINES = re.compile(rb"\A(?:\r\n)+")
 
 

@@ -21,7 +21,8 @@ from reach_sidecar.listen.local_api_types import RunTask, seconds
 
 PATH = b"/process"
 _REPLACED = HOP_BY_HOP | {
-    b"content-type", b"reach-target", b"traceparent", b"idempotency-key", b"reach-session", b"reach-timeout",
+    b"content-length", b"content-type", b"reach-target", b"traceparent", b"idempotency-key", b"reach-session",
+    b"reach-timeout",
 }
 
 _OF_CONTENT = frozenset({b"content-type", b"content-length", b"content-encoding"})

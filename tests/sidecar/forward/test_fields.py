@@ -154,6 +154,16 @@ async def test_repeated_fields_of_an_answer_are_kept_apart(inner: Mesh) -> None:
                         ("Server-Timing", "db;dur=3"), ("Set-Cookie", "a=1")]
 
 
+async def test_a_length_keeps_its_place_and_case_both_ways(inner: Mesh) -> None:
+    a, b = await inner.pair(b"HTTP/1.1 200 OK\r\nx-a: 1\r\ncontent-LENGTH: 2\r\nX-B: 2\r\n\r\nhi")
+    raw = b"POST /to/summarize/x HTTP/1.1\r\nHost: localhost\r\nX-1: a\r\nconTent-length: 3\r\nX-2: b\r\n\r\nabc"
+    answer = await inner.raw(a, raw, method="POST")
+    assert [name for name, _ in answer.headers[:3]] == ["x-a", "content-LENGTH", "X-B"]
+    seen = [name for name, _ in b.agent.last.headers]
+    assert seen[1:4] == ["X-1", "conTent-length", "X-2"]
+    assert b.agent.last.one("Content-Length") == "3"
+
+
 async def test_forwarded_for_through_both(inner: Mesh) -> None:
     a, b = await inner.pair()
     await inner.ask(a, "/to/summarize/x", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-Proto: https",
