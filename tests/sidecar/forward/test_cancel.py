@@ -254,7 +254,7 @@ async def nonsense_in_the_body(inner: Mesh, a: Node, b: Node) -> None:
 
 
 async def refused(inner: Mesh, a: Node, b: Node) -> None:
-    b.sidecar.local.set_draining(True)
+    b.sidecar.local.closing = True
     await answers(inner, a, b)
 
 
