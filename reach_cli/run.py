@@ -79,9 +79,9 @@ def command(
     from reach_cli.run_control import ensure_control
     from reach_cli.run_session import SIDECAR_LOG, Session, quiet_stderr
 
-    with plan.lock:
+    with plan.state:
         started = ensure_control(plan.config.control)
-        log = None if verbose else plan.state_dir / SIDECAR_LOG
+        log = None if verbose else plan.state.path / SIDECAR_LOG
         with quiet_stderr(log) as terminal:
 
             def say(text: str) -> None:

@@ -1,13 +1,10 @@
 """What `reach run` is going to run: the agent's id, its port, the sidecar's configuration, its locked state."""
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,7 +12,7 @@ import msgspec
 from reach_cli.failure import Failed
 from reach_cli.run_ports import free_port, is_free
 from reach_os.ports import who_listens
-from reach_os.state_dir import state_home
+from reach_os.state_dir import StateDir, StateDirError, StateDirTaken, lock_state_dir, state_home
 from reach_sidecar.config import ListenConfig, SidecarConfig, complete, sidecar_from_flags
 
 INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "bash", "sh", "java", "uv", "poetry", "npx")
@@ -25,13 +22,12 @@ MAX_SLOTS = 200
 
 @dataclass
 class Plan:
-    """`lock` is held as long as it is open; the system releases it however the process ends."""
+    """`state` is the sidecar's directory, locked already: so no other run settles on the same id."""
 
     agent_id: str
     port: int
     config: SidecarConfig
-    state_dir: Path
-    lock: IO[str]
+    state: StateDir
 
 
 def make_plan(
@@ -74,21 +70,26 @@ def make_plan(
         told = None if chosen == port_of_file else chosen
         config = sidecar_from_flags(base=base, agent_id=identity, port=told, capabilities=capabilities)
         state_dir = Path(config.state_dir) if config.state_dir else state_home(env) / identity
-        lock = _lock(state_dir)
-        if lock is not None:
-            # An id that was made up gives way to the one the agent registers itself with.
-            made_up = agent_id is None
-            config = msgspec.structs.replace(config, id=identity, provisional=made_up, state_dir=str(state_dir))
-            if controls:
-                config = msgspec.structs.replace(config, control=list(controls))
-            if auto_ports:
-                config = msgspec.structs.replace(config, listen=_any_port(config))
-            return Plan(identity, chosen, complete(config, env, root=False), state_dir, lock)
-        if agent_id is not None or port is not None or (base is not None and base.state_dir):
+        try:
+            state = lock_state_dir(state_dir)
+        except StateDirTaken as locked:
+            if agent_id is None and port is None and (base is None or not base.state_dir):
+                continue
+            holder = "another process" if locked.pid is None else f"process {locked.pid}"
             raise Failed(
-                f"{identity!r} is running already: its state in {state_dir} is locked by {_locker(state_dir)}. Stop "
+                f"{identity!r} is running already: its state in {state_dir} is locked by {holder}. Stop "
                 "that one, or start this one with another --id."
-            )
+            ) from None
+        except StateDirError as error:
+            raise Failed(str(error)) from None
+        # An id that was made up gives way to the one the agent registers itself with.
+        made_up = agent_id is None
+        config = msgspec.structs.replace(config, id=identity, provisional=made_up, state_dir=str(state.path))
+        if controls:
+            config = msgspec.structs.replace(config, control=list(controls))
+        if auto_ports:
+            config = msgspec.structs.replace(config, listen=_any_port(config))
+        return Plan(identity, chosen, complete(config, env, root=False), state)
     raise Failed(f"{MAX_SLOTS} agents named {stem}-… run from {directory} already. Give this one an --id.")
 
 
@@ -137,32 +138,3 @@ def _any_port(config: SidecarConfig) -> ListenConfig:
         if getattr(listen, name, None)
     }  # fmt: skip
     return msgspec.structs.replace(listen, **free)
-
-
-def _lock(state_dir: Path) -> IO[str] | None:
-    """The lock of the state directory with our process id in it; None if another process has it."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = open(state_dir / "run.lock", "a+")  # noqa: SIM115 (held until the process ends)
-    except OSError as error:
-        raise Failed(
-            f"The state directory {state_dir} cannot be used: {error.strerror}. Give this user the right to write it, "
-            "or set `state_dir`."
-        ) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    with suppress(OSError):
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-    return file
-
-
-def _locker(state_dir: Path) -> str:
-    with suppress(OSError):
-        if pid := (state_dir / "run.lock").read_text().strip():
-            return f"process {pid}"
-    return "another process"

@@ -104,7 +104,7 @@ class Session:
             await self._stop_sidecar()
 
     async def _start_sidecar(self) -> Mapping[str, str]:
-        sidecar = Sidecar(self.plan.config)
+        sidecar = Sidecar(self.plan.config, state=self.plan.state)
         try:
             addresses = await sidecar.start()
         except PortError as error:
@@ -182,7 +182,7 @@ class Session:
             except Failed as failure:
                 self.say(failure.message)
             with suppress(OSError):
-                written, ours = os.fstat(2), os.stat(self.plan.state_dir / SIDECAR_LOG)
+                written, ours = os.fstat(2), os.stat(self.plan.state.path / SIDECAR_LOG)
                 # With --verbose descriptor 2 is the user's, perhaps a file of theirs.
                 if written.st_size > LOG_SIZE and os.path.samestat(written, ours):
                     os.ftruncate(2, 0)

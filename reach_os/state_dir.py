@@ -35,12 +35,30 @@ class StateDirError(Exception):
     """The directory cannot be used; the text says why and what to do."""
 
 
+class StateDirTaken(StateDirError):
+    """Another process has it: `pid`, where that can be seen."""
+
+    def __init__(self, folder: Path, pid: int | None) -> None:
+        holder = f"pid {pid} ({describe_process(pid)})" if pid is not None else "another process"
+        super().__init__(
+            f"The state directory {folder} is in use by {holder}. "
+            "Stop that process, or set `state_dir` to another directory: two processes cannot share one."
+        )
+        self.pid = pid
+
+
 class StateDir:
     """A locked directory at `path`; `release()` gives it back (so does the end of the process)."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor: int | None = descriptor
+
+    def __enter__(self) -> "StateDir":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -49,14 +67,14 @@ class StateDir:
 
 
 def lock_state_dir(path: str | Path) -> StateDir:
-    """Make the directory (mode 0700) and lock it. Raises StateDirError."""
+    """Make the directory (mode 0700) and lock it. Raises StateDirError, or its StateDirTaken."""
     folder = Path(path).expanduser()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StateDirError(
-            f"Cannot write to the state directory {folder}: {error.strerror}. "
+            f"The state directory {folder} cannot be used: {error.strerror}. "
             "Make it writable for this user, or set `state_dir` to another directory."
         ) from error
     try:
@@ -64,12 +82,9 @@ def lock_state_dir(path: str | Path) -> StateDir:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError:
-        holder = _holder(descriptor)
+        pid = _holder(descriptor)
         os.close(descriptor)
-        raise StateDirError(
-            f"The state directory {folder} is in use by {holder}. "
-            "Stop that process, or set `state_dir` to another directory: two processes cannot share one."
-        ) from None
+        raise StateDirTaken(folder, pid) from None
     except OSError as error:
         os.close(descriptor)
         raise StateDirError(
@@ -79,9 +94,8 @@ def lock_state_dir(path: str | Path) -> StateDir:
     return StateDir(folder, descriptor)
 
 
-def _holder(descriptor: int) -> str:
+def _holder(descriptor: int) -> int | None:
     try:
-        pid = int(os.pread(descriptor, 32, 0))
+        return int(os.pread(descriptor, 32, 0))
     except (OSError, ValueError):
-        return "another process"
-    return f"pid {pid} ({describe_process(pid)})"
+        return None

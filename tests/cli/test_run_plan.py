@@ -47,7 +47,7 @@ def test_the_stem_of_a_command(command: str, stem: str) -> None:
 
 def test_an_agent_keeps_its_id_and_port() -> None:
     first = plan(capabilities=("summarize,text.summarize",))
-    first.lock.close()
+    first.state.release()
     second = plan(capabilities=("summarize",))
     assert (second.agent_id, second.port) == (first.agent_id, first.port)
     assert first.agent_id.startswith("planner-")
@@ -55,26 +55,26 @@ def test_an_agent_keeps_its_id_and_port() -> None:
     assert first.config.agent is not None
     assert first.config.agent.address == f"http://127.0.0.1:{first.port}"
     assert first.config.agent.capabilities[0].aliases == ["text.summarize"]
-    second.lock.close()
+    second.state.release()
 
 
 def test_ports_are_free_ones_and_state_is_the_users() -> None:
     made = plan()
     assert made.config.listen.outbound == made.config.listen.mesh == made.config.listen.admin == "127.0.0.1:0"
-    assert made.state_dir == Path(os.environ["XDG_STATE_HOME"], "reach", made.agent_id)
-    assert made.config.state_dir == str(made.state_dir)
+    assert made.state.path == Path(os.environ["XDG_STATE_HOME"], "reach", made.agent_id)
+    assert made.config.state_dir == str(made.state.path)
     assert made.config.id == made.agent_id
     assert made.config.provisional, "the agent may register itself under a name of its own"
     assert made.config.control == ["http://127.0.0.1:7080"]
-    made.lock.close()
+    made.state.release()
 
 
 def test_the_same_command_twice_is_two_agents() -> None:
     first, second = plan(), plan()
     assert first.agent_id != second.agent_id
     assert first.port != second.port
-    first.lock.close()
-    second.lock.close()
+    first.state.release()
+    second.state.release()
 
 
 def test_the_same_id_twice_is_refused() -> None:
@@ -82,8 +82,8 @@ def test_the_same_id_twice_is_refused() -> None:
     assert not first.config.provisional
     with pytest.raises(Failed, match=rf"'one' is running already.*process {os.getpid()}.*--id"):
         plan(agent_id="one")
-    first.lock.close()
-    plan(agent_id="one").lock.close()
+    first.state.release()
+    plan(agent_id="one").state.release()
 
 
 def test_a_port_makes_the_id_and_is_refused_twice() -> None:
@@ -94,7 +94,7 @@ def test_a_port_makes_the_id_and_is_refused_twice() -> None:
     assert first.port == port
     with pytest.raises(Failed, match="is running already"):
         plan(port=port)
-    first.lock.close()
+    first.state.release()
 
 
 def test_a_taken_port_names_its_holder() -> None:
@@ -104,7 +104,7 @@ def test_a_taken_port_names_its_holder() -> None:
             plan(port=port)
         made = plan(port=port, auto_ports=True)
         assert made.port != port
-        made.lock.close()
+        made.state.release()
 
 
 def test_a_file_is_the_start_and_flags_lie_over_it(tmp_path: Path) -> None:
@@ -114,16 +114,16 @@ def test_a_file_is_the_start_and_flags_lie_over_it(tmp_path: Path) -> None:
         port = unused.getsockname()[1]
     base = config(text.replace(":9'", f":{port}'") + f"state_dir: {tmp_path}/state\n")
     made = plan(base=base)
-    assert (made.agent_id, made.port, made.state_dir) == ("a", port, tmp_path / "state")
+    assert (made.agent_id, made.port, made.state.path) == ("a", port, tmp_path / "state")
     assert made.config.listen.outbound == "127.0.0.1:7070"
-    made.lock.close()
+    made.state.release()
     made = plan(base=base, agent_id="b", capabilities=("cut",), auto_ports=True, controls=("http://127.0.0.1:9999",))
     agent = made.config.agent
     assert agent is not None
     assert (agent.id, agent.max_concurrency, [c.name for c in agent.capabilities]) == ("b", 3, ["cut"])
     assert made.config.listen.outbound == "127.0.0.1:0"
     assert made.config.control == ["http://127.0.0.1:9999"]
-    made.lock.close()
+    made.state.release()
 
 
 def test_a_gateways_file_gets_an_agent() -> None:
@@ -131,7 +131,7 @@ def test_a_gateways_file_gets_an_agent() -> None:
     assert made.config.agent is not None
     assert made.config.agent.address == f"http://127.0.0.1:{made.port}"
     assert made.config.default_timeout == 5.0
-    made.lock.close()
+    made.state.release()
 
 
 def test_wrong_flags_are_all_named() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reach_os.state_dir import StateDirError, default_state_dir, lock_state_dir, state_home
+from reach_os.state_dir import StateDirError, StateDirTaken, default_state_dir, lock_state_dir, state_home
 
 HOLD = "import sys; from reach_os.state_dir import *; d=lock_state_dir(sys.argv[1]); print('held', flush=True); input()"
 
@@ -35,8 +35,9 @@ def test_a_second_process_is_told_who_has_it_and_a_killed_one_leaves_it(tmp_path
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StateDirError, match=rf"in use by pid {holder.pid} \("):
+        with pytest.raises(StateDirTaken, match=rf"in use by pid {holder.pid} \(") as taken:
             lock_state_dir(tmp_path)
+        assert taken.value.pid == holder.pid
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait(10)
     lock_state_dir(tmp_path).release()
