@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from reach_core.address import is_loopback
 from reach_core.door import Door
 from reach_os import ports
 from reach_sidecar.listen.admin_sources import Sources
@@ -44,8 +45,7 @@ class AdminApp:
     async def start(self, host: str, port: int) -> str:
         """Bind, and return the real `host:port`. Raises reach_os.ports.PortError."""
         self._socket = ports.listen(host, port, backlog=128)
-        bound = self._socket.getsockname()[0]
-        self._door.any_address = not (bound == "::1" or bound.startswith("127."))
+        self._door.any_address = not is_loopback(self._socket.getsockname()[0])
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._first_connection)
         return ports.address_of(self._socket)
 

@@ -27,15 +27,7 @@ Json = tuple[int, Any]
 def get(url: str, timeout: float = 10.0, headers: dict[str, str] | None = None) -> Json:
     """GET without a proxy: (status, the parsed JSON or the text)."""
     request = urllib.request.Request(url, headers=headers or {})
-    try:
-        with _opener.open(request, timeout=timeout) as answer:
-            status, body = answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        status, body = error.code, error.read()
-    try:
-        return status, json.loads(body)
-    except ValueError:
-        return status, body.decode("utf-8", "replace")
+    return _answer(request, timeout)
 
 
 def post(url: str, document: object, timeout: float = 10.0, headers: dict[str, str] | None = None) -> Json:
@@ -43,6 +35,10 @@ def post(url: str, document: object, timeout: float = 10.0, headers: dict[str, s
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
     merged = {"content-type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, data=data, headers=merged, method="POST")
+    return _answer(request, timeout)
+
+
+def _answer(request: urllib.request.Request, timeout: float) -> Json:
     try:
         with _opener.open(request, timeout=timeout) as answer:
             status, body = answer.status, answer.read()
