@@ -1,6 +1,7 @@
 """A stand-in for a sidecar's listeners: canned answers over real sockets, and what was asked."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,3 +117,20 @@ def agent(agent_id: str, *capabilities: str, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 def an_agent() -> Any:
     return agent
+
+
+@pytest.fixture
+def no_http() -> Iterator[str]:
+    """A URL where something answers one connection, and not with HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)

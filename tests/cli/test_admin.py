@@ -1,5 +1,4 @@
 import socket
-import threading
 from typing import Any
 
 import click
@@ -52,20 +51,9 @@ def test_nobody_answers() -> None:
             Door(f"http://127.0.0.1:{closed.getsockname()[1]}").get("/v1/self")
 
 
-def test_something_else_answers() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def speak() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
-
-        thread = threading.Thread(target=speak)
-        thread.start()
-        with pytest.raises(Failed, match="does not speak HTTP"):
-            Door(f"http://127.0.0.1:{server.getsockname()[1]}").get("/v1/self")
-        thread.join()
+def test_something_else_answers(no_http: str) -> None:
+    with pytest.raises(Failed, match="does not speak HTTP"):
+        Door(no_http).get("/v1/self")
 
 
 def test_what_the_sidecar_says_is_passed_on(stand_in: Any) -> None:

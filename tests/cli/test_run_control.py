@@ -1,5 +1,4 @@
 import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,8 @@ def test_who_is_there(stand_in: Any) -> None:
         assert probe(f"http://127.0.0.1:{unused.getsockname()[1]}") == "nobody"
 
 
-def test_what_does_not_speak_http_is_something_else() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def speak() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
-
-        thread = threading.Thread(target=speak)
-        thread.start()
-        assert probe(f"http://127.0.0.1:{server.getsockname()[1]}") == "other"
-        thread.join()
+def test_what_does_not_speak_http_is_something_else(no_http: str) -> None:
+    assert probe(no_http) == "other"
 
 
 def test_one_that_answers_is_enough(stand_in: Any) -> None:

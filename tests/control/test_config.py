@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from harness.settings import complaint_at_mark
 
 from reach_control.config import ControlConfig, complete, load_control, parse_control, without_effect
 from reach_core.settings.complaint import ConfigError
@@ -31,13 +32,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_each_mistake_is_named_with_its_place(case: str) -> None:
     marked, fragment = BAD[case]
-    before, _, after = marked.partition("▸")
-    with pytest.raises(ConfigError) as caught:
-        parse_control(before + after, "control.yaml", {})
-    assert len(caught.value.complaints) == 1, str(caught.value)
-    complaint = caught.value.complaints[0]
+    complaint = complaint_at_mark(lambda text: parse_control(text, "control.yaml", {}), marked)
     assert fragment in complaint.message
-    assert (complaint.line, complaint.column) == (before.count("\n") + 1, len(before) - before.rfind("\n")), str(complaint)
 
 
 def test_defaults() -> None:
