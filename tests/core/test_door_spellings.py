@@ -47,7 +47,7 @@ def test_a_door_opened_beyond_loopback_answers_for_addresses_but_not_for_names()
     ("origin", "site", "verdict"),
     [
         (b"http://127.0.0.1:7070", b"same-origin", None),
-        (b"http://localhost:3000", b"same-site", None),
+        (b"http://localhost:3000", b"same-site", "not_allowed"),
         (b"http://summarize.reach", None, "not_allowed"),
         (b"https://evil.example", None, "not_allowed"),
         (b"http://127.0.0.1.evil.example", None, "not_allowed"),
