@@ -26,7 +26,7 @@ async def reread(control: Control, file: Path | None) -> None:
         wanted = await asyncio.to_thread(load_control, file)
     except ConfigError as error:
         for complaint in error.complaints:
-            log.event("error", "reload", detail=f"{complaint}. The old configuration stays in force.")
+            log.event("error", "reload", detail=f"{complaint} (the old configuration stays in force)")
         return
     control.config, changed, left = adopt(control.config, wanted, LIVE)
     log.level = control.config.log.level

@@ -30,7 +30,7 @@ async def reread(sidecar: Sidecar, file: Path | None) -> None:
         changed, left = take_over(sidecar, config)
     except ConfigError as error:
         for complaint in error.complaints:
-            log.event("error", "reload", status="refused", detail=f"{complaint}. The old configuration stays in force.")
+            log.event("error", "reload", status="refused", detail=f"{complaint} (the old configuration stays in force)")
         return
     except ValueError as error:
         log.event("error", "reload", status="refused", detail=f"{file}: {error}. The old configuration stays in force.")
