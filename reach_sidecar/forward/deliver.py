@@ -12,6 +12,7 @@ from reach_sidecar.forward.failure import Refusal, request_broke
 from reach_sidecar.forward.observe import traceparent
 from reach_sidecar.forward.outgoing import frame, switch
 from reach_sidecar.forward.replay import ReplayedBody
+from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.client import AnswerTimeout, BadAnswer, ClientConnection, ConnectFailed, ExchangeBroken
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.message import Field, Response
@@ -69,6 +70,8 @@ class Deliver:
         except BadAnswer as error:
             raise Problem("bad_agent_response", f"The agent {local.agent_id} answered with something that is not "
                           f"HTTP: {error}") from None
+        if response.length and isinstance(response.body, Body):
+            await self._first_bytes(response.body, deadline)
         agent_ms = (perf_counter() - began) * 1000
         response.headers = fields.agent_answer(response.headers)
         # an answer that is all here gives its place back before the caller reads this
@@ -78,6 +81,19 @@ class Deliver:
         if response.tunnel is not None:
             switch(response.headers, request)
         return response
+
+    async def _first_bytes(self, body: Body, deadline: float) -> None:
+        """A head that promises a body goes on together with its beginning: an agent that dies between the two has
+        given no answer, and that can still be said."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await body.begun()
+        except TimeoutError:
+            return  # it has answered in time; from here on the stream's own idle time counts
+        except BodyError:
+            self._health.check_soon()
+            raise Problem("outcome_unknown", f"The agent {self._local.agent_id} closed the connection behind the head "
+                          "of its answer; it may have done the work.") from None
 
     async def _connect(self, pool: Pool, deadline: float) -> ClientConnection:
         try:

@@ -132,6 +132,12 @@ class Body:
         if self.on_first_read is not None:
             asked, self.on_first_read = self.on_first_read, None
             asked()
+        if not self._chunks and not self.complete:
+            await self.begun()
+        return self.take()
+
+    async def begun(self) -> None:
+        """Wait until there is something to take, or the end. Raises what `fail` was given."""
         while not self._chunks and not self.complete:
             if self.error is not None:
                 raise self.error
@@ -140,7 +146,6 @@ class Body:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self.take()
 
     async def collect(self, limit: int) -> bytes:
         """The whole body. Raises BodyTooLarge once it is over `limit` bytes."""

@@ -220,6 +220,13 @@ async def test_an_agent_that_breaks_off_breaks_off_the_caller(inner: Mesh, start
     assert (line["outcome"], line["status"]) == ("cut_off", 200)
 
 
+async def test_an_agent_that_dies_behind_the_head_of_its_answer_has_given_none(inner: Mesh) -> None:
+    """Nothing went to the caller yet, so it is told instead of cut off."""
+    answer, [line] = await cut(inner, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+    assert (answer.status, answer.code, answer.whole) == (502, "outcome_unknown", True)
+    assert line["outcome"] == "outcome_unknown"
+
+
 async def test_nonsense_inside_a_chunked_answer_breaks_it_off(inner: Mesh) -> None:
     a, _ = await inner.pair(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\nmore")
     answer = await inner.ask(a, "/to/summarize/x")
