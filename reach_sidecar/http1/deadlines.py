@@ -44,5 +44,5 @@ class Deadlines:
         for number in due:
             _, expire = self._live.pop(number)
             expire()
-        if self._live and self._timer is None:
+        if self._live:
             self._arm(loop, min(deadline for deadline, _ in self._live.values()))

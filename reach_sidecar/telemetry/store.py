@@ -168,16 +168,15 @@ class LogStore:
             return None
         self._retry_at = time.monotonic() + REOPEN_S
         try:
-            self._open()
+            return self._open()
         except sqlite3.DatabaseError as error:
             self._close_db()
             if not is_damage(error):
                 raise
             self._move_aside()
-            self._open()
-        return self._db
+            return self._open()
 
-    def _open(self) -> None:
+    def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         db = self._db = sqlite3.connect(self.path, isolation_level=None, timeout=2.0)
         for pragma in (
@@ -200,6 +199,7 @@ class LogStore:
             if not is_small(row):
                 break
             self._small.insert(0, row)
+        return db
 
     def _failed(self, error: Exception) -> None:
         self._error = f"{self.path}: {error}"
