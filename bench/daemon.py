@@ -66,6 +66,10 @@ class Daemon:
             time.sleep(POLL_S)
         raise BenchError(f"{self.name}: not {what} within {within_s:g} s:\n{self.tail()}")
 
+    @property
+    def logged_bytes(self) -> int:
+        return self.log.stat().st_size
+
     def tail(self, lines: int = 15) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import accounting, fleet, footprint, stream, wrk
+from bench import accounting, fleet, footprint, reach, stream, wrk
 from bench.daemon import BenchError
 from bench.offer import offer
 from bench.pair import Pair
@@ -57,10 +57,14 @@ class Measure:
 def _closed_loop(connections: int) -> Callable[[Rig, str], Sample]:
     def take(rig: Rig, system: str) -> Sample:
         pair = rig.pairs[system]
+        logged = [hop.logged_bytes for hop in pair.hops]
         before = [accounting.cpu_ns(pid) for pid in pair.pids]
         load = wrk.run(pair.url("/process"), connections, rig.seconds, rig.script)
         booked = [accounting.cpu_ns(pid) - earlier for pid, earlier in zip(pair.pids, before, strict=True)]
         load.require_clean(system)
+        if system in BUILDS:
+            for hop, earlier in zip(pair.hops, logged, strict=True):
+                reach.require_logged(hop, earlier, load.calls)
         sample = {"calls_per_s": load.calls_per_s, "p50_ms": load.p50_ms, "p99_ms": load.p99_ms}
         return sample | _cpu(booked, load.calls)
 

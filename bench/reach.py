@@ -18,6 +18,8 @@ from bench.pair import Pair
 COMMANDS = {"compiled": ROOT / ".venv-compiled" / "bin" / "reach", "pure": ROOT / ".venv" / "bin" / "reach"}
 TARGETS = {"compiled": "make compiled", "pure": "make install"}
 ROUTABLE_WITHIN_S = 30.0
+MIN_LINE_BYTES = 200  # a call's line has about 400
+LOGGED_WITHIN_S = 5.0
 LOCAL = "127.0.0.1:0"
 COUNTS = "calls.profile"
 
@@ -89,6 +91,12 @@ def start_pair(
     pair = Pair(build, outbound, f"/to/{capability}", tuple(hops))
     hops[0].wait_for(lambda: _call(pair), f"able to call {capability}", ROUTABLE_WITHIN_S)
     return pair
+
+
+def require_logged(hop: Daemon, earlier: int, calls: int) -> None:
+    """A sidecar that stopped logging would look fast: its log has to have grown since it had `earlier` bytes."""
+    wanted = earlier + calls * MIN_LINE_BYTES
+    hop.wait_for(lambda: True if hop.logged_bytes >= wanted else None, f"done logging {calls} calls", LOGGED_WITHIN_S)
 
 
 def state_of_compiled() -> str:

@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pytest
 import yaml
 
 from bench import reach
+from bench.daemon import BenchError, Daemon
 from reach_control.config import load_control
 from reach_sidecar.config import load_sidecar
 
@@ -23,3 +25,12 @@ def test_a_caller_serves_nothing_and_control_takes_any_port(tmp_path: Path) -> N
     file = tmp_path / "control.yaml"
     file.write_text(yaml.safe_dump(reach.control_config(tmp_path / "state")))
     assert load_control(str(file), {}).listen.api == "127.0.0.1:0"
+
+
+def test_a_sidecar_that_stopped_logging_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "LOGGED_WITHIN_S", 0.05)
+    with Daemon("hop", ["sleep", "60"], tmp_path) as hop:
+        hop.log.write_bytes(bytes(1000))
+        reach.require_logged(hop, earlier=0, calls=5)
+        with pytest.raises(BenchError, match="hop: not done logging 6 calls"):
+            reach.require_logged(hop, earlier=0, calls=6)
