@@ -42,7 +42,8 @@ class Deadlines:
         now = loop.time()
         due = [number for number, (deadline, _) in self._live.items() if deadline <= now]
         for number in due:
-            _, expire = self._live.pop(number)
-            expire()
+            entry = self._live.pop(number, None)
+            if entry is not None:  # one that ended may have taken others with it
+                entry[1]()
         if self._live:
             self._arm(loop, min(deadline for deadline, _ in self._live.values()))

@@ -188,7 +188,12 @@ class LogWriter:
             closing = self._closing
             waiters = [self._waiters.popleft() for _ in range(len(self._waiters))]
             self._awake = False
-            self._write([self._pending.popleft() for _ in range(len(self._pending))])
+            batch = [self._pending.popleft() for _ in range(len(self._pending))]
+            try:
+                self._write(batch)
+            except Exception as error:  # whatever it is, the next batch gets its chance
+                self.lost["store"] += len(batch)
+                self._announce("store", self.lost["store"], f"a batch was not written: {error!r}")
             for tell in waiters:
                 tell()
             if closing:

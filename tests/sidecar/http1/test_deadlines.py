@@ -104,3 +104,14 @@ def test_any_mix_ends_in_time(loop: Any) -> None:
 
 def _add(deadlines: Deadlines, loop: Any, ended: list[int]) -> None:
     deadlines.add(loop, 102.0, lambda: ended.append(102))
+
+
+def test_one_that_takes_another_due_one_with_it(loop: Any) -> None:
+    deadlines = Deadlines()
+    ended: list[int] = []
+    numbers: list[int] = []
+    numbers += [deadlines.add(loop, 101.0, lambda: deadlines.remove(numbers[1])),
+                deadlines.add(loop, 101.0, lambda: ended.append(2))]
+    loop.run_until(102.0)
+    assert ended == []
+    assert len(deadlines) == 0

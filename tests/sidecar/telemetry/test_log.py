@@ -229,3 +229,18 @@ def test_real_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log.close()
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} info  ready a detail=x\n", capfd.readouterr().err)
     assert os.path.exists(tmp_path / "logs.db")
+
+
+async def test_a_batch_that_fails_does_not_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    store = LogStore(tmp_path / "logs.db")
+    writer = LogWriter("a", store)
+    append = store.append_batch
+    monkeypatch.setattr(store, "append_batch", lambda batch: (_ for _ in ()).throw(TypeError("broken")))
+    writer.event("info", "first")
+    await writer.flush()
+    monkeypatch.setattr(store, "append_batch", append)
+    writer.event("info", "second", trace_id="0" * 31 + "1")
+    await writer.flush()
+    assert writer.lost["store"] == 1
+    writer.close()
+    assert b'"second"' in b"".join(file.read_bytes() for file in tmp_path.glob("logs.db*"))
