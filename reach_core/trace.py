@@ -19,9 +19,9 @@ class TraceContext(NamedTuple):
     span_id: str
     sampled: bool = True
 
-    def header(self) -> bytes:
-        """The `traceparent` value."""
-        return b"00-%b-%b-%b" % (self.trace_id.encode(), self.span_id.encode(), b"01" if self.sampled else b"00")
+    def header(self, span_id: str | None = None) -> bytes:
+        """The `traceparent` value, from this span or from `span_id` of the same trace."""
+        return f"00-{self.trace_id}-{span_id or self.span_id}-0{self.sampled:d}".encode()
 
 
 def parse_traceparent(value: bytes | None) -> TraceContext | None:

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from time import perf_counter
 
-from reach_core.deadline import parse_timeout
 from reach_core.names import normalise
 from reach_core.peer import Capability
 from reach_core.problem import Problem
@@ -18,8 +17,7 @@ from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.failure import Refusal
 from reach_sidecar.http1.message import Response
 from reach_sidecar.membership.local import LocalAgent
-
-_ANY = Capability(name="-")
+from reach_sidecar.membership.view import ANY
 
 
 class Room:
@@ -125,14 +123,7 @@ class Admit:
         call.key = get(b"idempotency-key", b"")
         attempt = get(b"reach-attempt", b"")
         call.attempt = int(attempt[:3]) if attempt.isdigit() else 0
-        timeout_s = self._default_timeout_s
-        timeout = get(b"reach-timeout")
-        if timeout is not None:
-            try:
-                timeout_s = parse_timeout(timeout)
-            except ValueError as error:
-                raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
-        call.deadline = call.started + timeout_s
+        call.take_deadline(self._default_timeout_s)
         local = self._local
         call.target = local.agent_id
         name = target.decode("utf-8", "replace")
@@ -142,7 +133,7 @@ class Admit:
         if local.closing:
             raise Refusal("draining", f"the agent {local.agent_id} is shutting down")
         if not call.capability:
-            return _ANY
+            return ANY
         capability = local.capabilities.get(call.capability)
         if capability is None:
             raise Refusal("not_here", f"the agent {local.agent_id} does not offer {name!r} any more")

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from reach_core.problem import Attempt, Executed, worst
+from reach_core.deadline import parse_timeout
+from reach_core.problem import Attempt, Executed, Problem, worst
 from reach_core.trace import TraceContext
 from reach_sidecar.http1.message import Field, Request
 from reach_sidecar.membership.view import Offer
@@ -51,6 +52,17 @@ class Call:
         self.results: list[Result] = []
         self.outcome = ""
         self.queue_ms = 0.0
+
+    def take_deadline(self, default_s: float) -> None:
+        """What the request says of its time (`Reach-Timeout`), else `default_s`. Raises Problem."""
+        timeout_s = default_s
+        timeout = self.request.index.get(b"reach-timeout")
+        if timeout is not None:
+            try:
+                timeout_s = parse_timeout(timeout)
+            except ValueError as error:
+                raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
+        self.deadline = self.started + timeout_s
 
     @property
     def executed(self) -> Executed:

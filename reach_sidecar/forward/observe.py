@@ -114,5 +114,4 @@ def _count(headers: list[Field], name: bytes) -> int:
 
 
 def traceparent(trace: TraceContext, span_id: str) -> Field:
-    text = f"00-{trace.trace_id}-{span_id}-0{trace.sampled:d}"
-    return TRACEPARENT, TRACEPARENT, text.encode()
+    return TRACEPARENT, TRACEPARENT, trace.header(span_id)

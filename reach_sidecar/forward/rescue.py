@@ -1,6 +1,5 @@
 """The layer that turns whatever went wrong into an answer. Nothing below it answers errors by itself."""
 
-import asyncio
 import traceback
 from collections.abc import Callable
 from typing import Protocol
@@ -36,8 +35,6 @@ class Rescue:
             return self._answer(call, Problem("body_too_large", f"The body is too large: {error}."))
         except BodyError as error:
             return self._answer(call, Problem("bad_request", f"The request's body did not arrive whole: {error}."))
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             self._log.event("error", "defect", trace_id=call.trace.trace_id,
                             detail="".join(traceback.format_exception(error))[-4000:])

@@ -54,7 +54,7 @@ class Send:
         """Raises AttemptFailed, or Problem where the peer's word is final."""
         peer = offer.peer
         started = perf_counter()
-        connection = await self._connect(call, peer)
+        connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, peer)
         peer.in_flight += 1
         peer.called_at = call.started
         try:
@@ -76,9 +76,6 @@ class Send:
         return response
 
     async def _connect(self, call: Call, peer: Peer) -> ClientConnection:
-        connection = peer.pool.take_idle(MESH_IDLE_S)
-        if connection is not None:
-            return connection
         try:
             return await peer.pool.connect(max(0.001, call.deadline - self._loop.time()))
         except ConnectFailed as error:

@@ -10,9 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import Protocol
 
-from reach_core.deadline import parse_timeout
 from reach_core.names import normalise
-from reach_core.peer import Capability
 from reach_core.problem import Problem
 from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
@@ -20,13 +18,12 @@ from reach_sidecar.forward.chain import HEADER as RETRIES_LEFT
 from reach_sidecar.forward.chain import read_left
 from reach_sidecar.forward.observe import Layer
 from reach_sidecar.http1.message import Response
-from reach_sidecar.membership.view import Offer, PeerView
+from reach_sidecar.membership.view import ANY, Offer, PeerView
 from reach_sidecar.policy.attributes import first_unmet, parse_requirements
 from reach_sidecar.policy.naming import Destination
 from reach_sidecar.policy.retry import CHAIN_RETRIES
 
 TABLE_WAIT_S = 3.0
-NO_CAPABILITY = Capability(name="-")  # a call that names an agent asks for none in particular
 
 
 class FirstTable(Protocol):
@@ -102,7 +99,7 @@ class Target:
         if peer is None:
             raise Problem("no_such_agent", f"No agent has the id {destination.name!r} in the table of this sidecar."
                           + _suggest(self._view.near_agents(destination.name)))
-        return [Offer(peer, NO_CAPABILITY, "exact", b"@" + peer.wire_id)]
+        return [Offer(peer, ANY, "exact", b"@" + peer.wire_id)]
 
     def _capability(self, destination: Destination, call: Call) -> list[Offer]:
         call.capability = normalise(destination.name)
@@ -118,14 +115,7 @@ class Target:
 
     def _read_budget(self, call: Call) -> None:
         index = call.request.index
-        timeout_s = self._default_timeout_s
-        timeout = index.get(b"reach-timeout")
-        if timeout is not None:
-            try:
-                timeout_s = parse_timeout(timeout)
-            except ValueError as error:
-                raise Problem("bad_request", f"Reach-Timeout: {error}.") from None
-        call.deadline = call.started + timeout_s
+        call.take_deadline(self._default_timeout_s)
         retries_left = read_left(index.get(RETRIES_LEFT))
         call.retries_left = CHAIN_RETRIES if retries_left is None else retries_left
         key = index.get(b"idempotency-key")

@@ -256,10 +256,6 @@ class Connection:
             with contextlib.suppress(OSError, RuntimeError):
                 self.transport.write_eof()
 
-    @property
-    def write_paused(self) -> bool:
-        return self._write_paused and not self.closed
-
     async def drained(self) -> None:
         """Wait until the peer has taken enough, or is gone."""
         while self._write_paused and not self.closed:

@@ -16,6 +16,9 @@ from reach_sidecar.membership.peer import Peer
 LATELY_S = 60.0  # whose load is asked for with each heartbeat: the agents called within that time
 
 
+ANY = Capability(name="-")  # what a call asks for that names an agent and no capability
+
+
 class Offer(NamedTuple):
     """`peer` offers `capability`; `matched` says by which of its names: `exact` or `alias`.
 
