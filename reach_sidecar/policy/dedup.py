@@ -1,0 +1,105 @@
+"""Has this call been seen before, and what does that mean for it? Decided at the called side: only it knows what ran.
+
+A key has a row from just before the agent is called. `running` becomes `done` with the answer, `not_kept` where the
+answer was too much to keep, and `unknown` where the run ended without an answer or the sidecar crashed while it ran.
+An answer that says "not done" deletes the row, so that a repeat runs (design §3, "Dedup").
+
+No row means "never ran here" only as long as the store has forgotten nothing. Each store has a random id. A repeat of
+a call that may have run carries the id noted when it was first sent (`Reach-Journal`): where it is another one, the
+store that would know is gone, and the call must not run. A repeat whose first sending broke before the id was learnt
+says `-`, which is nobody's id. A repeatable call need not send the field, and then simply runs.
+"""
+
+import re
+from hashlib import blake2b
+from typing import Literal
+
+from reach_sidecar.policy.repeat import classify
+
+State = Literal["running", "done", "unknown", "not_kept"]
+Decision = Literal["run", "join", "replay", "key_reused", "in_progress", "answer_not_kept", "outcome_unknown"]
+
+FINGERPRINT_AT_MOST = 256 * 1024  # bytes of body; what is longer is known by its length and joins nothing
+
+# A sidecar's own keys look like this: kept a short time only, and dropped first. Whoever imitates one gains nothing.
+MADE_PREFIX: bytes = b"reach-"
+_MADE = re.compile(re.escape(MADE_PREFIX) + rb"[0-9a-f]{24}-[0-9a-f]{8,}")
+
+_PART_AT_MOST = 96  # a longer part of a row's key goes by its hash, so four of them stay under 400 bytes
+
+
+def decide(state: State | None, *, same_request: bool, joinable: bool, repeatable: bool, journal: bytes | None,
+           store_id: bytes) -> Decision:
+    """What becomes of a call whose key's row is in `state`; None: it has no row.
+
+    `same_request`: the fingerprints are equal. `joinable`: both bodies are known and at most FINGERPRINT_AT_MOST.
+    `repeatable`: running twice does no harm. `journal`: the value of `Reach-Journal`, None where absent.
+    """
+    if state is None:
+        return "run" if journal is None or journal == store_id else "outcome_unknown"
+    if not same_request:
+        return "key_reused"
+    if state == "running":
+        return "join" if joinable else "in_progress"
+    if state == "done":
+        return "replay"
+    if state == "not_kept":
+        return "answer_not_kept"
+    return "run" if repeatable else "outcome_unknown"
+
+
+def fingerprint(method: bytes, target: bytes, content_type: bytes, body: bytes | None, length: int | None,
+                trace_id: bytes) -> bytes:
+    """16 bytes that are equal for equal requests. `target`: the path with its query.
+
+    `body` is None where it streams or is too long: then `length` counts instead (None: not announced), and the
+    content type does not. `trace_id` is the call's own, 32 hex digits: where the body holds it, it is left out,
+    since a repeat is a new call with a trace of its own. Each part's length stands in front, so that no two
+    requests frame alike.
+    """
+    if body is not None and len(body) > FINGERPRINT_AT_MOST:
+        length, body = len(body), None
+    if body is None:
+        said = b"-" if length is None else b"%d" % length
+        framed = b"length %b %d %d;%b%b" % (said, len(method), len(target), method, target)
+    elif trace_id and trace_id in body:
+        pieces = body.split(trace_id)
+        lengths = b" ".join([b"%d" % len(piece) for piece in pieces])
+        framed = b"body %d %d %d %b;%b%b%b%b" % (len(method), len(target), len(content_type), lengths,
+                                                 method, target, content_type, b"".join(pieces))
+    else:
+        framed = b"body %d %d %d %d;%b%b%b%b" % (len(method), len(target), len(content_type), len(body),
+                                                 method, target, content_type, body)
+    return blake2b(framed, digest_size=16).digest()
+
+
+def row_key(caller: bytes, capability: bytes, scope: bytes, key: bytes) -> bytes:
+    """One byte string for the four, another for any other four; at most 512 bytes.
+
+    `scope`: what sets the users of one caller apart (a gateway's hash of `Authorization`), else empty.
+    """
+    return b"%b%b%b%b" % (_framed(caller), _framed(capability), _framed(scope), _framed(key))
+
+
+def _framed(part: bytes) -> bytes:
+    """`<length>:<part>`, or `#<32 bytes of hash>`: where it ends is known from its beginning."""
+    if len(part) <= _PART_AT_MOST:
+        return b"%d:%b" % (len(part), part)
+    return b"#" + blake2b(part, digest_size=32).digest()
+
+
+def is_made(key: bytes) -> bool:
+    """Was this key made by a sidecar, for a call that brought none?"""
+    return key.startswith(MADE_PREFIX) and _MADE.fullmatch(key) is not None
+
+
+def keeps(status: int, outcome: str, retry_after: bool, repeatable: bool) -> Literal["answer", "forget"]:
+    """What the agent's answer leaves behind; `outcome`, `retry_after` as `repeat.classify` takes them.
+
+    Forgotten is what says "not done", and any other 5xx of a repeatable call: a retry here would only get the
+    same failure replayed.
+    """
+    result = classify(status, outcome, retry_after)
+    if result == "retryable" or (repeatable and result == "server_error"):
+        return "forget"
+    return "answer"
