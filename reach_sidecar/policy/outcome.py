@@ -9,7 +9,8 @@ Any agent's answer is read here, so what it costs counts: the body is scanned on
 the two members. A 1 MiB body of many small values takes 3 ms this way, 20 ms or more when it becomes Python objects.
 """
 
-from typing import Literal, TypedDict
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,15 +24,11 @@ _WORDS: dict[bytes, Outcome] = {
 }
 _WORD_AT_MOST = 128  # as JSON: the longest word with each letter written as an escape is 104
 
-
-class _Verdict(TypedDict, total=False):
-    """The two members, as they stand in the text."""
-
-    status: msgspec.Raw
-    success: msgspec.Raw
-
-
-_read = msgspec.json.Decoder(_Verdict).decode
+# The two members as they stand in the text, empty where absent. Made by a call: a class body that is compiled to C
+# does not keep what msgspec needs to know of it.
+_NONE = msgspec.Raw(b"")
+_Verdict = msgspec.defstruct("_Verdict", [("status", msgspec.Raw, _NONE), ("success", msgspec.Raw, _NONE)])
+_read: Callable[[bytes], Any] = msgspec.json.Decoder(_Verdict).decode
 
 
 def from_header(value: bytes | None) -> Outcome | None:
@@ -47,17 +44,12 @@ def from_json(body: bytes) -> Outcome | None:
         return None
     try:
         found = _read(body)
-        status = found.get("status")
-        if status is not None:
-            word = _text(bytes(status))
-            if word in _WORDS:
-                return _WORDS[word]
-        success = found.get("success")
+        word = _WORDS.get(_text(bytes(found.status)))
     except (msgspec.DecodeError, RecursionError):  # nested too deep is as good as broken
         return None
-    if success is None:
-        return None
-    said = bytes(success)
+    if word is not None:
+        return word
+    said = bytes(found.success)
     return "failure" if said == b"false" else "success" if said == b"true" else None
 
 
