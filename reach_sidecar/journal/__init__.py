@@ -1,0 +1,1 @@
+"""What a sidecar notes on disk before it acts, so that after a crash no call runs twice."""

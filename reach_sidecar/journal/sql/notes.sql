@@ -1,0 +1,12 @@
+-- name: get
+SELECT agent, journal FROM note WHERE key = ?;
+
+-- name: put
+INSERT INTO note (key, agent, journal, put_ms) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, journal = excluded.journal, put_ms = excluded.put_ms;
+
+-- name: drop
+DELETE FROM note WHERE key = ?;
+
+-- name: expire
+DELETE FROM note WHERE id IN (SELECT id FROM note WHERE put_ms <= ? ORDER BY put_ms LIMIT ?);
