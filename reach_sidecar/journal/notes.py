@@ -43,8 +43,6 @@ class Notes:
         removed = 0
         while batch := await self._journal.write(_SQL["expire"], (until_ms, EXPIRE_AT_ONCE)):
             removed += batch
-            if batch < EXPIRE_AT_ONCE:
-                break
         return removed
 
 

@@ -16,7 +16,7 @@ from reach_sidecar.policy.dedup import State
 
 __all__ = ["Answer", "KeyExists", "Row", "Runs"]
 
-EXPIRE_AT_ONCE = 64  # rows of a transaction, which others wait for; each may own 64 MiB of pages
+EXPIRE_AT_ONCE = 64
 _SQL = statements("runs")
 
 
@@ -73,12 +73,15 @@ class Runs:
     async def expire(self, now_ms: int) -> int:
         """Remove what ended `keep_s` ago, and note the time of day `now_ms`; once a minute. How many rows went."""
         await self._journal.note_time(now_ms)
+        removed = await self._expire(_SQL["expire"], EXPIRE_AT_ONCE)
+        return removed + await self._expire(_SQL["expire_spooled"], 1)  # each may own 64 MiB of pages
+
+    async def _expire(self, sql: str, at_once: int) -> int:
+        """In small transactions, because others wait for each."""
         until_ms = self._journal.time_ms() - self._keep_ms
         removed = 0
-        while batch := await self._journal.write(_SQL["expire"], (until_ms, EXPIRE_AT_ONCE)):
+        while batch := await self._journal.write(sql, (until_ms, at_once)):
             removed += batch
-            if batch < EXPIRE_AT_ONCE:
-                break
         return removed
 
 

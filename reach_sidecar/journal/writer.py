@@ -35,7 +35,7 @@ BULK_BYTES = 1 << 20
 _FAILED_ALONE = 3
 _IDLE_LOG_BYTES = 2 << 20
 _LARGE_LOG_BYTES = 16 << 20
-# Free pages are used again; beyond a quarter of the file they are given back, a bounded piece at a time.
+# Free pages are used again; beyond a quarter of the file they are given back while nothing waits, in bounded pieces.
 _GIVE_BACK_EVERY_S = 10.0
 _GIVE_BACK_PAGES = 256
 _KEEP_FREE_BYTES = 4 << 20
@@ -77,6 +77,7 @@ class Writer:
         self._stopping = False
         self._wake = threading.Condition()
         self._give_back_at = 0.0
+        self._full = False
         self._thread = threading.Thread(target=self._run, name="reach-journal", daemon=True)
         self._thread.start()
 
@@ -100,12 +101,13 @@ class Writer:
             self._write(group)
             self._settle(group)
             del group  # its bodies are not needed while nothing happens
-            self._tidy()
+            while self._tidy() and not self._waits():
+                pass
         self._close()
 
     def _gather(self) -> list[Write]:
         with self._wake:
-            while not (self._first or self._bulk or self._stopping):
+            while not self._waits():
                 self._wake.wait()
             group = list(self._first)
             self._first.clear()
@@ -164,7 +166,9 @@ class Writer:
         except sqlite3.Error:
             self._close()
         # Read-only, removed or unreadable: a new connection may find it mended. A full disk needs none.
-        if getattr(error, "sqlite_errorname", "") not in ("SQLITE_FULL", "SQLITE_BUSY"):
+        name = getattr(error, "sqlite_errorname", "")
+        self._full = name == "SQLITE_FULL"
+        if name not in ("SQLITE_FULL", "SQLITE_BUSY"):
             self._close()
 
     def _connection(self) -> sqlite3.Connection:
@@ -182,29 +186,32 @@ class Writer:
         if self._max_pages:
             db.execute(f"PRAGMA max_page_count={self._max_pages}").fetchall()
 
-    def _tidy(self) -> None:
-        """Between groups: nobody waits for this but the next group. Its failures show up in the next write too."""
+    def _waits(self) -> bool:
+        return bool(self._first or self._bulk or self._stopping)
+
+    def _tidy(self) -> bool:
+        """Between groups; True if there is more of it to do. What fails here will fail the next write too."""
         db = self._db
         if db is None or self.damage is not None:
-            return
+            return False
         try:
             log_bytes = os.stat(f"{self._path}-wal").st_size
-            waits = bool(self._first or self._bulk)
-            if log_bytes >= (_LARGE_LOG_BYTES if waits else _IDLE_LOG_BYTES):
+            if log_bytes >= (_LARGE_LOG_BYTES if self._waits() else _IDLE_LOG_BYTES) or (self._full and log_bytes):
+                self._full = False  # the log's room is used again once all of it is in the database
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            if time.monotonic() >= self._give_back_at:
-                self._give_back(db)
+            return not self._waits() and time.monotonic() >= self._give_back_at and self._give_back(db)
         except (sqlite3.Error, OSError):
-            return
+            return False
 
-    def _give_back(self, db: sqlite3.Connection) -> None:
-        self._give_back_at = time.monotonic() + _GIVE_BACK_EVERY_S
+    def _give_back(self, db: sqlite3.Connection) -> bool:
         free = db.execute("PRAGMA freelist_count").fetchone()[0]
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         if free > pages // 4 and free * PAGE_BYTES > _KEEP_FREE_BYTES:
             # As a script, because execute() would step only once, and each step frees one page.
             db.executescript(f"PRAGMA incremental_vacuum({_GIVE_BACK_PAGES})")
-            self._give_back_at = 0.0
+            return True
+        self._give_back_at = time.monotonic() + _GIVE_BACK_EVERY_S
+        return False
 
     def _close(self) -> None:
         if self._db is not None:

@@ -16,7 +16,12 @@ UPDATE run SET state = ?, ended_ms = ?, head = NULL, body = NULL, spool = NULL, 
 DELETE FROM run WHERE key = ?;
 
 -- name: expire
-DELETE FROM run WHERE id IN (SELECT id FROM run WHERE ended_ms <= ? ORDER BY ended_ms LIMIT ?);
+DELETE FROM run WHERE id IN (SELECT id FROM run WHERE ended_ms <= ? AND spool IS NULL ORDER BY ended_ms LIMIT ?);
+
+-- name: expire_spooled
+DELETE FROM run WHERE id IN (
+    SELECT id FROM run WHERE ended_ms <= ? AND +spool IS NOT NULL ORDER BY ended_ms LIMIT ?
+);
 
 -- name: add_piece
 INSERT INTO piece (spool, seq, data) VALUES (?, ?, ?);

@@ -218,6 +218,14 @@ def test_the_log_stays_small(desk: Desk) -> None:
     until("moved", lambda: Path(f"{desk.path}-wal").stat().st_size <= 17 << 20)
 
 
+def test_a_full_disk_has_the_log_moved_so_that_its_room_is_used_again(small: Desk) -> None:
+    key = 0
+    while small.write(begin(key, b"x" * 3000))[0]:
+        key += 1
+    small.write(begin(b"after", b"x" * 3000))  # once this is refused, tidying after the first one is over
+    assert small.path.stat().st_size > 50 * 4096
+
+
 def test_free_room_is_given_back(desk: Desk) -> None:
     for n in range(30):
         desk.write(begin(n, b"x" * 500_000))
