@@ -4,7 +4,12 @@ Callers await until their write is on the disk; writes that wait share a sync (w
 (reader.py). Plain `sqlite3` on threads of its own instead of aiosqlite: that hands each statement through its thread
 and back, which costs a call four hops instead of one, and its queue knows no groups.
 
-Who cancels a write while it waits cannot know whether it was written.
+Measured on a disk that syncs in 0.5 ms: `begin` takes 0.7 ms alone (p99 1.3), 2.3 ms among 100 at once (p99 6), which
+do 13,000 calls a second (look, begin, done with 500 bytes) at 65 µs of CPU each. Alone a call costs 1 ms of CPU, most
+of it the kernel's for two syncs.
+
+Who cancels a write while it waits cannot know whether it was written. What is asked for later comes later, so a
+`forget` after that is certain.
 """
 
 import asyncio
