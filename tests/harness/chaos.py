@@ -171,21 +171,25 @@ class Chaos:
         share = chance.choice([0.3, 1.0])
         if kind == "cut":
             ends: list[End] = ["both", "caller", "called"]
-            link.cut(share, chance.choices(ends, [60, 25, 15])[0])
-            ended()
-            return
-        if kind == "freeze":
+            end = chance.choices(ends, [60, 25, 15])[0]
+            link.cut(share, end)
+            if end == "both":
+                ended()
+                return
+        elif kind == "freeze":
             link.freeze(share)
         else:
             link.down()
 
         def mend() -> bool:
-            if kind == "freeze":
+            if kind == "cut":
+                link.tell()
+            elif kind == "freeze":
                 link.thaw()
             elif self._world.wards[name.removesuffix("-link")].process.running:
                 link.up()
             return ended()
-        self._at(chance.uniform(0.1, 3.0 if kind == "freeze" else 1.0), mend)
+        self._at(chance.uniform(0.1, 1.0 if kind == "down" else 3.0), mend)
 
     def _begin(self, kind: str, name: str) -> Callable[[], bool]:
         index = len(self.disturbances)

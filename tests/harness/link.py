@@ -27,31 +27,35 @@ class Half(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: Half | None = None
         self.frozen = False
-        self.early: list[bytes] = []  # came before the other end was there
+        self._held: list[bytes] = []  # read and not passed on: the other end is not there yet, or it is frozen
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        if self.frozen:
-            transport.pause_reading()
+        if self.other is not None:
+            self.other.pass_on()  # at once, before anything younger
 
     def data_received(self, data: bytes) -> None:
-        if self.other is None or self.other.transport is None:
-            self.early.append(data)
-        else:
-            self.other.transport.write(data)
+        self._held.append(data)
+        self.pass_on()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.other is not None and self.other.transport is not None:
+        self._ended = True
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        if self.frozen or self.other is None or self.other.transport is None:
+            return
+        for data in self._held:
+            self.other.transport.write(data)
+        self._held.clear()
+        if self._ended:
             self.other.transport.close()
 
     def freeze(self, frozen: bool) -> None:
         self.frozen = frozen
-        if self.transport is not None and not self.transport.is_closing():
-            if frozen:
-                self.transport.pause_reading()
-            else:
-                self.transport.resume_reading()
+        self.pass_on()
 
     def reset(self) -> None:
         if self.transport is None or self.transport.is_closing():
@@ -82,6 +86,7 @@ class Link:
         self.port = lasting_port()
         self.accepted = 0
         self._pairs: list[Pair] = []
+        self._untold: list[Half] = []  # ends of cut connections that have not learnt of it
         self._frozen_share = 0.0
         self._chance = random.Random(name)
         self._server: asyncio.Server | None = None
@@ -111,18 +116,26 @@ class Link:
         self._do(close)
 
     def cut(self, share: float, end: End) -> int:
-        """Reset about this share of the connections; how many."""
+        """Reset about this share of the connections; how many. The end that is not told hears nothing until `tell`."""
         def reset() -> int:
             chosen = [pair for pair in self._live() if self._chance.random() < share]
             for pair in chosen:
                 for side, half, other in (("caller", pair.caller, pair.called), ("called", pair.called, pair.caller)):
                     if end in (side, "both"):
                         if end != "both":
-                            half.other = None  # the other end is not told
-                            other.other = None
+                            half.other = other.other = None
+                            self._untold.append(other)
                         half.reset()
             return len(chosen)
         return self._do(reset)
+
+    def tell(self) -> None:
+        """Reset the other ends of what was cut at one end."""
+        def reset() -> None:
+            for half in self._untold:
+                half.reset()
+            self._untold.clear()
+        self._do(reset)
 
     def freeze(self, share: float) -> int:
         """Carry nothing on about this share of the connections, new ones included, until `thaw`; how many now."""
@@ -175,11 +188,6 @@ class Link:
         except OSError:
             pair.caller.reset()
             return
-        assert pair.called.transport is not None
-        for data in pair.caller.early:
-            pair.called.transport.write(data)
-        if pair.caller.transport is None or pair.caller.transport.is_closing():
-            pair.called.transport.close()
 
     def _live(self) -> list[Pair]:
         self._pairs = [pair for pair in self._pairs if not pair.gone]

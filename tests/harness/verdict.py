@@ -14,7 +14,10 @@ from harness.repeaters import Asked
 GRACE_S = 1.0  # how much later than its deadline an answer may come
 SLACK_S = 1.0  # how much longer than it lasted a disturbance may explain something: connections that it spoiled
 
-UNEXPECTED = {"key_reused", "internal_error", "bad_request", "not_found", "store_unavailable", "no_such_capability"}
+EXPECTED = {
+    "no_agent_available", "backpressure", "breaker_open", "retries_exhausted", "deadline_too_short", "deadline_exceeded",
+    "outcome_unknown", "agent_failure", "turned_down", "in_progress", "answer_not_kept",
+}
 
 
 class Facts:
@@ -114,18 +117,18 @@ def makes_sense(facts: Facts) -> Iterator[tuple[str, str]]:
     for one in facts.asked:
         if one.nonsense is not None:
             yield one.call, f"neither an agent's answer nor a whole problem: {one.nonsense}"
-        elif one.problem in UNEXPECTED:
+        elif one.problem is not None and one.problem not in EXPECTED:
             yield one.call, f"nothing here explains {one.problem}"
         elif one.problem in ("in_progress", "answer_not_kept") and not one.big:
             yield one.call, f"{one.problem} for one that is small enough to join or to be replayed"
 
 
 def doubt_has_a_cause(facts: Facts) -> Iterator[tuple[str, str]]:
-    """`executed: unknown` only where something happened on the call's way while it lived."""
+    """`executed: unknown` only where something happened on the call's way while it lived, or the agent itself failed."""
     for call, asked in facts.by_call.items():
         began = asked[0].began
         for one in asked:
-            if one.executed == "unknown" and not any(
+            if one.executed == "unknown" and one.problem != "retries_exhausted" and not any(
                 cause.touches(began - SLACK_S, one.ended) for cause in facts.on_the_way(one)
             ):
                 yield call, f"{one.problem} at {one.ended:.3f}, and nothing had happened to {one.via} or {one.agent}"
