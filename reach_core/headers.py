@@ -13,7 +13,7 @@ HOP_BY_HOP = frozenset({
 # What a sidecar says and an agent may not: dropped where an agent's request enters.
 SIDECAR_ONLY = frozenset({
     b"reach-caller", b"reach-attempt", b"reach-agent", b"reach-journal", b"reach-load", b"reach-refused",
-    b"reach-trace-id", b"reach-attempts", b"reach-matched", b"reach-fault",
+    b"reach-trace-id", b"reach-attempts", b"reach-matched", b"reach-fault", b"reach-scope",
 })
 
 # What names or steers the target: for the calling sidecar, never for the called agent.

@@ -52,6 +52,7 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, list[str]] = {}
     path: str = "/process"
     timeout_s: Positive | None = None
+    adaptive: bool = False
     idempotent: bool = False
     dedup: str = "memory"
     fallback: str | None = None

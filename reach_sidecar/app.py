@@ -22,13 +22,15 @@ from reach_os.state_dir import StateDir, lock_state_dir
 from reach_sidecar.config import SidecarConfig
 from reach_sidecar.config_unused import without_effect
 from reach_sidecar.forward.admit import Room
-from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.cancel import Canceller
 from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.egress import Egress
 from reach_sidecar.forward.route import Routes, Upstream, upstream_of
+from reach_sidecar.forward.running import RunningCalls
 from reach_sidecar.forward.send import MESH_IDLE_S
 from reach_sidecar.forward.stack import mesh_marks, mesh_stack, outbound_stack, own_load
+from reach_sidecar.forward.stores import Stores
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.listener import Listener
 from reach_sidecar.http1.server import Handler, Service
@@ -50,6 +52,7 @@ from reach_sidecar.telemetry.store import LogStore
 ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
 MESH_HEAD_BYTES = 8 * 1024  # more than a caller may send: the calling sidecar adds fields of its own
 TIDY_EVERY_S = 1.0
+EXPIRE_EVERY_S = 60.0
 DRAIN_CHECK_S = 0.1
 LOOPBACK_V6 = "::1"
 
@@ -75,6 +78,8 @@ class Sidecar:
         self._listeners: list[Listener] = []
         self._own_doors: list[AdminApp] = []
         self._tidier: asyncio.TimerHandle | None = None
+        self._expire_at = 0.0
+        self._expiry: asyncio.Task[None] | None = None
         self._stop_asked = asyncio.Event()
 
     async def start(self) -> dict[str, str]:
@@ -115,6 +120,9 @@ class Sidecar:
                                   proxy=self._proxy_name, about=self._about)
         self.documents = self.local_api.documents
         self.health = HealthChecks(local, self.log, on_change=self._fitness_changed)
+        self.stores = Stores(state_dir / "delivery.db", config.dedup)
+        if any(capability.dedup == "durable" for capability in local.declared):
+            await self.stores.open()
         self._build_called_side(limits, mesh_limits)
         self._build_calling_side(limits)
         await self._bind()
@@ -142,12 +150,12 @@ class Sidecar:
     def _build_called_side(self, limits: Limits, mesh_limits: Limits) -> None:
         local, config = self.local, self.config
         mark = mesh_marks(local)
-        self.running = RunningCalls()
         self.chains = Chains()
+        self.running = RunningCalls(self.chains)
         self.deliver = Deliver(local=local, health=self.health, limits=limits)
         stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
-                           mark=mark, default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
-                           random=random.Random(os.urandom(16)))
+                           stores=self.stores, mark=mark, default_timeout_s=config.default_timeout, log=self.log,
+                           metrics=self.metrics, random=random.Random(os.urandom(16)))
         mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local),
                     chains=self.chains)
         service = self._service("mesh", mesh, mesh_limits, ABANDON_AFTER_S)
@@ -160,8 +168,9 @@ class Sidecar:
         self.canceller = Canceller(lambda: local.agent_id)
         weights = Weights(**msgspec.structs.asdict(config.weights))
         stack = outbound_stack(local=local, view=self.view, first_table=self.membership, canceller=self.canceller,
-                               weights=weights, default_timeout_s=config.default_timeout, log=self.log,
-                               metrics=self.metrics, chains=self.chains, random=random.Random(os.urandom(16)))
+                               running=self.running, stores=self.stores, weights=weights,
+                               default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
+                               chains=self.chains, random=random.Random(os.urandom(16)))
         beyond = not is_loopback(split_address(config.listen.outbound)[0])
         allowed = config.egress != "mesh-only" and not beyond
         self.egress = Egress(allowed=allowed, routes=Routes(self._own_ports, self._next_proxy()), limits=limits,
@@ -220,6 +229,7 @@ class Sidecar:
         await self.health.stop()
         self.view.close()
         self.deliver.close()
+        await self.stores.close()
         self.egress.close()
         self.log.event("info", "stop")
         await self._close_quickly()
@@ -330,6 +340,9 @@ class Sidecar:
                   lambda: float(self.membership.connected)),
             Gauge("reach_peers", "Agents in the table by their status.", self._peers_by_status, label="status"),
             Gauge("reach_connections", "Open connections by listener.", self._open_connections, label="listener"),
+            Gauge("reach_breakers_open", "Breakers of this sidecar that are not closed, by agent.",
+                  self._breakers_open, label="peer"),
+            Gauge("reach_dedup_bytes", "Answers kept in memory.", lambda: self.stores.memory_bytes),
             Gauge("reach_agent_running", "Calls the local agent works on.", lambda: self.local.running),
             Gauge("reach_agent_queued", "Calls that wait for a place at the local agent.", lambda: self.local.queued),
             Gauge("reach_agent_unfit", "1 while the local agent fails its health checks.",
@@ -347,6 +360,11 @@ class Sidecar:
             counts[label] = counts.get(label, 0.0) + 1
         return counts
 
+    def _breakers_open(self) -> dict[str, float]:
+        counts = {peer.agent_id: sum(track.breaker.open_until > 0.0 for track in list(peer.tracks.values()))
+                  for peer in list(self.view.peers())}
+        return {agent: float(count) for agent, count in counts.items() if count}
+
     def _open_connections(self) -> dict[str, float]:
         listeners = {"mesh": self._mesh, "outbound": self._outbound}
         return {name: float(len(listener.service.connections)) for name, listener in listeners.items()}
@@ -361,6 +379,9 @@ class Sidecar:
         self.deliver.prune(now)
         self.egress.prune(now)
         self.table.expire(time.time_ns() // 1_000_000)
+        if now >= self._expire_at:
+            self._expire_at = now + EXPIRE_EVERY_S
+            self._expiry = asyncio.create_task(self.stores.expire(), name="expiry of answered calls")
 
 
 def _refuse_open_listeners(config: SidecarConfig) -> None:

@@ -81,6 +81,7 @@ class CapabilityConfig(Section, frozen=True, kw_only=True):
             attributes=self.attributes,
             path=self.path,
             timeout_s=self.timeout,
+            adaptive=self.adaptive,
             idempotent=self.idempotent,
             dedup=self.dedup,
             fallback=self.fallback,

@@ -1,6 +1,6 @@
 """Cancelling across the mesh is explicit: a connection that merely breaks is no reason to stop the agent's work.
 
-Calling side: `Canceller` tells the called sidecar. Called side: `RunningCalls` knows what to stop.
+This is the calling side, which tells the called sidecar; what is to be stopped there, `running.py` knows.
 """
 
 import asyncio
@@ -42,29 +42,3 @@ class Canceller:
             response = await connection.exchange(b"DELETE", head, b"", deadline)
             if isinstance(response.body, Body):
                 response.body.abandon()
-
-
-class RunningCalls:
-    """Calls that this side is delivering, by caller and key."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[tuple[str, bytes], asyncio.Task[object]] = {}
-        self._loop = asyncio.get_running_loop()
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def enter(self, caller: str, key: bytes) -> None:
-        task = asyncio.current_task(self._loop)
-        if task is not None:
-            self._tasks[caller, key] = task
-
-    def leave(self, caller: str, key: bytes) -> None:
-        """The current task is done with the call. Another one with the same key stays."""
-        if self._tasks.get((caller, key)) is asyncio.current_task(self._loop):
-            del self._tasks[caller, key]
-
-    def cancel(self, caller: str, key: bytes) -> bool:
-        """Stop the call, which closes its connection to the agent. False: it is not running here."""
-        task = self._tasks.pop((caller, key), None)
-        return task is not None and task.cancel()

@@ -6,7 +6,7 @@ is noted here by trace, and taken off the budget when B answers A.
 
 from reach_core.trace import parse_traceparent
 from reach_sidecar.http1.message import Field, Request
-from reach_sidecar.policy.retry import CHAIN_RETRIES
+from reach_sidecar.policy.repeat import CHAIN_RETRIES
 
 HEADER = b"reach-retries-left"
 MAX_TRACES = 1024
@@ -24,6 +24,9 @@ class Chains:
         spent[trace_id] = spent.get(trace_id, 0) + retries
         if len(spent) > MAX_TRACES:
             del spent[next(iter(spent))]
+
+    def spent(self, trace_id: str) -> int:
+        return self._spent.get(trace_id, 0) if self._spent else 0
 
     def left_after(self, request: Request) -> Field:
         """For the answer to a call that came by the mesh: what it brought, less what was spent for it here."""

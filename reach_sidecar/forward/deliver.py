@@ -20,7 +20,9 @@ from reach_sidecar.http1.pool import Pool
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.health import HealthChecks
 from reach_sidecar.membership.local import LocalAgent, host_and_port
-from reach_sidecar.policy.retry import SAFE_METHODS
+from reach_sidecar.policy import outcome
+from reach_sidecar.policy.repeat import SAFE_METHODS
+from reach_sidecar.policy.timeout import Durations, adaptive_s, execution_s
 
 # Servers close idle connections when they like: only what was idle very shortly is used again (design §3).
 IDLE_S = 1.0
@@ -39,15 +41,16 @@ class Deliver:
         self._pool: Pool | None = None
         self._address: str | None = None
         self._authority = b""
+        self._durations: dict[str, Durations] = {}  # of adaptive capabilities
 
-    async def __call__(self, call: Call, capability: Capability) -> Response:
-        local = self._local
-        repeatable = capability.idempotent or call.request.method in SAFE_METHODS
+    async def __call__(self, call: Call) -> Response:
+        capability = call.offered
+        request = call.request
+        repeatable = capability.idempotent or request.method in SAFE_METHODS
         began = perf_counter()
         deadline = call.deadline
-        if capability.timeout_s is not None:
-            deadline = min(deadline, self._loop.time() + capability.timeout_s)
-        request = call.request
+        if capability.timeout_s is not None or capability.adaptive:
+            deadline = self._execution_deadline(capability, deadline)
         pool = self._current_pool()
         connection = pool.take_idle(IDLE_S if repeatable else IDLE_ONCE_ONLY_S) or await self._connect(pool, deadline)
         content = ReplayedBody(request.body).for_attempt()
@@ -59,31 +62,73 @@ class Deliver:
                                                  interim=request.interim)
         except ConnectFailed:
             self._health.check_soon()
-            raise Refusal("agent_unreachable", f"the agent {local.agent_id} closed the connection before the call "
-                          "was sent") from None
+            raise Refusal("agent_unreachable", f"the agent {self._local.agent_id} closed the connection before the "
+                          "call was sent") from None
         except AnswerTimeout:
-            raise Problem("deadline_exceeded", f"The agent {local.agent_id} did not answer within "
-                          f"{perf_counter() - began:.3g} s; it may still have done the work.") from None
+            took_s = perf_counter() - began
+            if capability.adaptive:
+                self._durations_of(capability).add(took_s, timed_out=True)
+            raise Problem("deadline_exceeded", f"The agent {self._local.agent_id} did not answer within {took_s:.3g} "
+                          "s; it may still have done the work.") from None
         except ExchangeBroken:
             if request.body.error is not None:  # it was we who broke it off
                 raise request_broke(request.body.error) from None
             self._health.check_soon()
-            raise Problem("outcome_unknown", f"The agent {local.agent_id} closed the connection before its answer; "
-                          "it may have done the work.") from None
+            raise Problem("outcome_unknown", f"The agent {self._local.agent_id} closed the connection before its "
+                          "answer; it may have done the work.") from None
         except BadAnswer as error:
-            raise Problem("bad_agent_response", f"The agent {local.agent_id} answered with something that is not "
+            raise Problem("bad_agent_response", f"The agent {self._local.agent_id} answered with something that is not "
                           f"HTTP: {error}") from None
         if response.length and isinstance(response.body, Body):
             await self._first_bytes(response.body, deadline)
-        agent_ms = (perf_counter() - began) * 1000
+        took_s = perf_counter() - began
+        call.agent_ms = took_s * 1000
+        if capability.adaptive:
+            self._durations_of(capability).add(took_s, timed_out=False)
         response.headers = fields.agent_answer(response.headers)
-        # an answer that is all here gives its place back before the caller reads this
-        running = local.running - isinstance(response.body, bytes)
-        response.headers.append(fields.load_field(running, local.queued, local.limits.max_concurrency,
-                                                  call.queue_ms, agent_ms))
+        if capability.outcome == "json" or b"reach-outcome" in response.index:
+            await self._hear_verdict(call, response, deadline)
         if response.tunnel is not None:
             switch(response.headers, request)
         return response
+
+    async def _hear_verdict(self, call: Call, response: Response, deadline: float) -> None:
+        """What the agent says of its work, in a field or in JSON; the calling side is told in the field."""
+        said = outcome.from_header(response.index.get(b"reach-outcome"))
+        if said is None and call.offered.outcome == "json" and response.status == 200 \
+                and outcome.is_json(response.index.get(b"content-type")):
+            body = response.body
+            if isinstance(body, Body) and 0 < (response.length or 0) <= outcome.MAX_JSON_BYTES:
+                body = response.body = await self._collect(body, deadline)
+            said = outcome.from_json(body) if isinstance(body, bytes) else None
+        call.verdict = said or ""
+        response.headers = [header for header in response.headers if header[0] != b"reach-outcome"]
+        if said is not None:
+            response.headers.append((b"reach-outcome", b"Reach-Outcome", said.encode()))
+
+    async def _collect(self, body: Body, deadline: float) -> bytes:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await body.collect(outcome.MAX_JSON_BYTES)
+        except TimeoutError:
+            body.abandon()
+            raise Problem("deadline_exceeded", f"The agent {self._local.agent_id} began its answer and did not end it "
+                          "in time; it may have done the work.") from None
+        except BodyError:
+            self._health.check_soon()
+            raise Problem("outcome_unknown", f"The agent {self._local.agent_id} closed the connection within its "
+                          "answer; it may have done the work.") from None
+
+    def _execution_deadline(self, capability: Capability, deadline: float) -> float:
+        now = self._loop.time()
+        learnt_s = adaptive_s(self._durations_of(capability)) if capability.adaptive else None
+        return now + execution_s(capability.timeout_s, deadline - now, learnt_s)
+
+    def _durations_of(self, capability: Capability) -> Durations:
+        durations = self._durations.get(capability.name)
+        if durations is None:
+            durations = self._durations[capability.name] = Durations()
+        return durations
 
     async def _first_bytes(self, body: Body, deadline: float) -> None:
         """A head that promises a body goes on together with its beginning: an agent that dies between the two has

@@ -1,17 +1,19 @@
 """An attempt that brought no answer for the caller, and a call that is refused on the called side."""
 
 from reach_core.problem import Problem
-from reach_sidecar.http1.message import Field, field
-from reach_sidecar.policy.retry import Result
+from reach_sidecar.http1.message import Field, Response, field
+from reach_sidecar.policy.repeat import Result
 
 
 class AttemptFailed(Exception):
-    """`result` is what a retry is decided by; `detail` a clause for the caller (`… failed: <detail>`)."""
+    """`result` is what a retry is decided by; `detail` a clause for the caller (`… failed: <detail>`); `response` is
+    the agent's answer, where there is one that says so."""
 
-    def __init__(self, result: Result, detail: str) -> None:
+    def __init__(self, result: Result, detail: str, response: Response | None = None) -> None:
         super().__init__(detail)
         self.result = result
         self.detail = detail
+        self.response = response
 
 
 _CODE_OF: dict[Result, str] = {

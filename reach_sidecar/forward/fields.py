@@ -13,7 +13,7 @@ from reach_sidecar.http1.message import Field
 _ENTERING = HOP_BY_HOP | SIDECAR_ONLY | TARGETING | {b"host", b"traceparent", b"reach-timeout",
                                                       b"reach-retries-left", b"reach-api-token"}
 _ENTERING_UNTRACED = _ENTERING | {b"tracestate"}
-_DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal"}
+_DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal", b"reach-scope"}
 _AGENT_ANSWER = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
 _MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
 # `Connection: X-Forwarded-For` would hide where a call comes from, and a key that is named there would be lost.
@@ -69,6 +69,11 @@ def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
     return headers
 
 
+def is_event_stream(headers: Iterable[Field]) -> bool:
+    return any(lower == b"content-type" and value.lower().startswith(b"text/event-stream")
+               for lower, _, value in headers)
+
+
 class Load(NamedTuple):
     """What the called side says of itself with every answer between sidecars; times in µs."""
 
@@ -98,5 +103,8 @@ def read_load(value: bytes | None) -> Load | None:
 
 def server_timing(timing: Timing) -> Field:
     queue, agent, mesh = int(timing.queue_ms * 10), int(timing.agent_ms * 10), int(timing.mesh_ms * 10)
-    return (b"server-timing", b"Server-Timing", b"queue;dur=%d.%d, agent;dur=%d.%d, mesh;dur=%d.%d" % (
-        queue // 10, queue % 10, agent // 10, agent % 10, mesh // 10, mesh % 10))
+    value = b"queue;dur=%d.%d, agent;dur=%d.%d, mesh;dur=%d.%d" % (
+        queue // 10, queue % 10, agent // 10, agent % 10, mesh // 10, mesh % 10)
+    if timing.retry_ms:
+        value += b", retry;dur=%.1f" % timing.retry_ms
+    return b"server-timing", b"Server-Timing", value

@@ -78,7 +78,7 @@ class Observe:
             "caller": call.caller,
             "target": call.target,
             "capability": call.capability,
-            "attempt": call.attempt or len(call.attempts),
+            "attempt": call.attempt or call.sends,
             "status": status,
             "outcome": call.outcome,
             "ms": int(seconds * 1_000_000) / 1000,
@@ -89,6 +89,8 @@ class Observe:
             record["caller_proved"] = False  # it is what the calling sidecar says of itself (design, "Reach-Caller")
         else:
             record["attempt_span_id"] = call.attempt_span_id or None  # the `parent_id` of the called side's line
+        if call.remarks is not None:
+            record.update(call.remarks)
         if detail is not None:
             record["detail"] = detail
         self._log.line(record)

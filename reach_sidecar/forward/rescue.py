@@ -47,8 +47,8 @@ class Rescue:
         if not problem.attempts:
             problem.attempts = tuple(call.attempts)
         response = render(problem, call.trace.trace_id, self._proxy())
-        if call.attempts:
-            response.headers.append(field("Reach-Attempts", str(len(call.attempts))))
+        if call.sends:
+            response.headers.append(field("Reach-Attempts", str(call.sends)))
         if self._mark is not None:
             response.headers += self._mark(problem)
         return response

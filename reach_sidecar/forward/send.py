@@ -32,13 +32,13 @@ from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.peer import Peer
 from reach_sidecar.membership.view import Offer
 from reach_sidecar.policy.naming import own_path
-from reach_sidecar.policy.retry import REFUSALS, Result
+from reach_sidecar.policy.repeat import REFUSALS, SAFE_METHODS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
 MAX_PROBLEM_BYTES = 64 * 1024
 _EXPECT = (b"expect", b"Expect", b"100-continue")
 _FAULT_RESULT: dict[str, Result] = {
-    "deadline_exceeded": "timeout", "outcome_unknown": "broken", "bad_agent_response": "bad_answer",
+    "deadline_exceeded": "timeout", "outcome_unknown": "agent_broke", "bad_agent_response": "bad_answer",
 }
 
 
@@ -50,20 +50,26 @@ class Send:
         self._chains = chains
         self._loop = asyncio.get_running_loop()
 
-    async def __call__(self, call: Call, offer: Offer, body: ReplayedBody, attempt: int) -> Response:
-        """Raises AttemptFailed, or Problem where the peer's word is final."""
+    async def __call__(self, call: Call, offer: Offer, body: ReplayedBody, *, asked_again: bool) -> Response:
+        """`asked_again`: of the same agent, which may have run it. Raises AttemptFailed, or Problem where the peer's
+        word is final."""
         peer = offer.peer
+        if not asked_again and not call.doubtful:
+            call.journal = peer.journals.get(offer.capability.dedup, b"-")
         started = perf_counter()
         connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, peer)
         peer.in_flight += 1
         peer.called_at = call.started
         try:
-            response = await self._exchange(connection, call, offer, body, attempt)
+            response = await self._exchange(connection, call, offer, body, asked_again)
             left = read_left(response.index.get(RETRIES_LEFT))
             if left is not None and left < call.retries_left:
                 self._chains.spend(call.trace.trace_id, call.retries_left - left)
                 call.retries_left = left
             load = await self._judge(response, peer, call.deadline)
+            journal = response.index.get(b"reach-journal")
+            if journal is not None and journal != peer.journals.get(offer.capability.dedup):
+                peer.journals[offer.capability.dedup] = journal
         except asyncio.CancelledError:
             peer.in_flight -= 1
             self._cancel(peer, call)
@@ -72,7 +78,7 @@ class Send:
             peer.in_flight -= 1
             raise
         response.when_sent(lambda _, error: self._sent(peer, call, error))
-        self._dress(response, call, offer, attempt, load, started)
+        self._dress(response, call, offer, load, started)
         return response
 
     async def _connect(self, call: Call, peer: Peer) -> ClientConnection:
@@ -87,10 +93,12 @@ class Send:
             raise AttemptFailed("connect_failed", str(error)) from None
 
     async def _exchange(self, connection: ClientConnection, call: Call, offer: Offer, body: ReplayedBody,
-                        attempt: int) -> Response:
+                        asked_again: bool) -> Response:
         request = call.request
         content = body.for_attempt()
-        headers = self._headers(call, offer, attempt)
+        headers = self._headers(call, offer)
+        if (asked_again or call.doubtful) and not (offer.capability.idempotent or request.method in SAFE_METHODS):
+            headers.append((b"reach-journal", b"Reach-Journal", call.journal))
         chunked = frame(headers, content, request)
         ask_first = not isinstance(content, bytes) and _asks_first(request)
         if ask_first:
@@ -114,7 +122,7 @@ class Send:
         except BadAnswer as error:
             raise AttemptFailed("bad_answer", f"its sidecar's answer is not HTTP: {error}") from None
 
-    def _headers(self, call: Call, offer: Offer, attempt: int) -> list[Field]:
+    def _headers(self, call: Call, offer: Offer) -> list[Field]:
         peer = offer.peer
         span_id = call.attempt_span_id = span_of(self._random.getrandbits(64))
         headers = [(b"host", b"Host", peer.wire_address), *call.fields]
@@ -122,13 +130,15 @@ class Send:
             (b"reach-target", b"Reach-Target", offer.wire_target),
             (b"reach-agent", b"Reach-Agent", peer.wire_id),
             (b"reach-caller", b"Reach-Caller", self._me().encode()),
-            (b"reach-attempt", b"Reach-Attempt", b"%d" % attempt),
+            (b"reach-attempt", b"Reach-Attempt", b"%d" % call.sends),
             (b"reach-timeout", b"Reach-Timeout", format_timeout(call.deadline - self._loop.time())),
             (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
             traceparent(call.trace, span_id),
         )
-        if not call.key_given:
+        if not call.key_given or offer.capability.key is not None:
             headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
+        if call.scope:
+            headers.append((b"reach-scope", b"Reach-Scope", call.scope))
         return headers
 
     async def _judge(self, response: Response, peer: Peer, deadline: float) -> fields.Load | None:
@@ -165,17 +175,22 @@ class Send:
         peer.put_out(detail, self._loop.time())
         return AttemptFailed("bad_answer", detail)
 
-    def _dress(self, response: Response, call: Call, offer: Offer, attempt: int, load: fields.Load | None,
-               started: float) -> None:
+    def _dress(self, response: Response, call: Call, offer: Offer, load: fields.Load | None, started: float) -> None:
         """What the caller learns about the way (design, "Headers": in the answer)."""
         queue_ms, agent_ms = (load.queue_us / 1000, load.agent_us / 1000) if load is not None else (0.0, 0.0)
-        total_ms = (perf_counter() - started) * 1000
-        timing = Timing(queue_ms, agent_ms, max(0.0, total_ms - queue_ms - agent_ms))
+        now = perf_counter()
+        total_ms = (now - started) * 1000
+        mesh_ms = max(0.0, total_ms - queue_ms - agent_ms)
+        call.agent_ms = agent_ms
+        if agent_ms > 0.0:
+            offer.peer.hear_rtt(mesh_ms / 1000, self._loop.time())
+        retry_ms = (started - call.began) * 1000 if call.sends > 1 else 0.0
+        timing = Timing(queue_ms, agent_ms, mesh_ms, retry_ms)
         headers = fields.mesh_answer(response.headers)
         headers += (
             (b"reach-trace-id", b"Reach-Trace-Id", call.trace.trace_id.encode()),
             (b"reach-agent", b"Reach-Agent", offer.peer.wire_id),
-            (b"reach-attempts", b"Reach-Attempts", b"%d" % attempt),
+            (b"reach-attempts", b"Reach-Attempts", b"%d" % call.sends),
             (b"reach-matched", b"Reach-Matched", offer.matched.encode()),
             fields.server_timing(timing),
         )

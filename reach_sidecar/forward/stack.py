@@ -1,7 +1,7 @@
 """The two stacks, outermost layer first. The order is the behaviour.
 
-    calling side:  observe -> rescue -> target -> attempt -> send
-    called side:   observe -> rescue -> admit -> deliver
+    calling side:  observe -> rescue -> target -> pin -> attempt -> send
+    called side:   observe -> rescue -> authorise -> once -> admit -> deliver
 """
 
 from collections.abc import Callable
@@ -10,14 +10,21 @@ from random import Random
 from reach_core.problem import Problem
 from reach_sidecar.forward.admit import Admit, Room
 from reach_sidecar.forward.attempt import Attempt
-from reach_sidecar.forward.cancel import Canceller, RunningCalls
+from reach_sidecar.forward.authorise import Authorise
+from reach_sidecar.forward.cancel import Canceller
 from reach_sidecar.forward.chain import Chains
+from reach_sidecar.forward.choose import Choose
 from reach_sidecar.forward.deliver import Deliver
 from reach_sidecar.forward.failure import mesh_mark
 from reach_sidecar.forward.fields import load_field
 from reach_sidecar.forward.observe import Observe
+from reach_sidecar.forward.offers import FindOffers
+from reach_sidecar.forward.once import Once
+from reach_sidecar.forward.pin import Pin
 from reach_sidecar.forward.rescue import Rescue
+from reach_sidecar.forward.running import RunningCalls
 from reach_sidecar.forward.send import Send
+from reach_sidecar.forward.stores import Stores
 from reach_sidecar.forward.target import FirstTable, Target
 from reach_sidecar.http1.message import Field
 from reach_sidecar.membership.local import LocalAgent
@@ -30,22 +37,27 @@ Marks = Callable[[Problem], list[Field]]
 
 
 def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable, canceller: Canceller,
-                   weights: Weights, default_timeout_s: float, log: LogWriter, metrics: Metrics,
-                   chains: Chains, random: Random) -> Observe:
-    """The calling side."""
+                   running: RunningCalls, stores: Stores, weights: Weights, default_timeout_s: float, log: LogWriter,
+                   metrics: Metrics, chains: Chains, random: Random) -> Observe:
+    """The calling side. `running` are the calls that the local agent works on: its own calls inherit from them."""
+    find = FindOffers(view)
     send = Send(me=lambda: local.agent_id, random=random, canceller=canceller, chains=chains)
-    attempt = Attempt(send, weights=weights, random=random, log=log, counters=metrics, chains=chains)
-    target = Target(attempt, me=lambda: local.agent_id, view=view, first_table=first_table,
+    attempt = Attempt(send, view=view, find=find, choose=Choose(weights=weights, random=random), random=random, log=log,
+                      counters=metrics, chains=chains)
+    pin = Pin(attempt, stores=stores)
+    target = Target(pin, local=local, find=find, first_table=first_table, running=running,
                     default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
     return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
 
 
-def mesh_stack(*, local: LocalAgent, deliver: Deliver, room: Room, running: RunningCalls, mark: Marks,
+def mesh_stack(*, local: LocalAgent, deliver: Deliver, room: Room, running: RunningCalls, stores: Stores, mark: Marks,
                default_timeout_s: float, log: LogWriter, metrics: Metrics, random: Random) -> Observe:
     """The called side. `mark` is `mesh_marks(local)`."""
-    admit = Admit(deliver, local=local, room=room, running=running, default_timeout_s=default_timeout_s)
-    rescue = Rescue(admit, proxy=lambda: local.agent_id, log=log, mark=mark)
+    admit = Admit(deliver, local=local, room=room, running=running)
+    once = Once(admit, local=local, stores=stores, counters=metrics)
+    authorise = Authorise(once, local=local, default_timeout_s=default_timeout_s)
+    rescue = Rescue(authorise, proxy=lambda: local.agent_id, log=log, mark=mark)
     return Observe(rescue, event="deliver", side="in", log=log, counters=metrics, random=random)
 
 

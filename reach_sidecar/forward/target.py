@@ -1,13 +1,14 @@
-"""Whom the call is for: from the name it was asked by to the agents that offer it.
+"""Whom the call is for, and what it brings along: its time, its retries, its key, its session.
 
 Names that nobody offers are answered here at once, with names that are near. Only a call that comes before this
-sidecar has its first table waits for that.
+sidecar has its first table waits for that. What an agent does not say itself is inherited from the call it works for,
+as far as `traceparent` tells which that is (design §3).
 """
 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from hashlib import blake2b
 from typing import Protocol
 
 from reach_core.names import normalise
@@ -16,12 +17,15 @@ from reach_sidecar.forward import fields
 from reach_sidecar.forward.call import Call
 from reach_sidecar.forward.chain import HEADER as RETRIES_LEFT
 from reach_sidecar.forward.chain import read_left
+from reach_sidecar.forward.given_key import given_key
 from reach_sidecar.forward.observe import Layer
+from reach_sidecar.forward.offers import FindOffers
+from reach_sidecar.forward.running import RunningCalls
 from reach_sidecar.http1.message import Response
-from reach_sidecar.membership.view import ANY, Offer, PeerView
-from reach_sidecar.policy.attributes import first_unmet, parse_requirements
-from reach_sidecar.policy.naming import Destination
-from reach_sidecar.policy.retry import CHAIN_RETRIES
+from reach_sidecar.membership.local import LocalAgent
+from reach_sidecar.policy.attributes import parse_requirements
+from reach_sidecar.policy.dedup import MADE_PREFIX
+from reach_sidecar.policy.repeat import CHAIN_RETRIES
 
 TABLE_WAIT_S = 3.0
 
@@ -43,7 +47,7 @@ class Keys:
     """
 
     def __init__(self) -> None:
-        self._prefix = secrets.token_hex(12).encode()
+        self._prefix = b"%b%b-" % (MADE_PREFIX, secrets.token_hex(12).encode())
         self._count = 0
 
     def next(self) -> bytes:
@@ -52,14 +56,15 @@ class Keys:
 
 
 class Target:
-    """`me` is this sidecar's id: it is the caller, as the log and the called side name it."""
+    """`local` is the caller, by its id, as the log and the called side name it."""
 
-    def __init__(self, inner: Layer, *, me: Callable[[], str], view: PeerView, first_table: FirstTable,
-                 default_timeout_s: float) -> None:
+    def __init__(self, inner: Layer, *, local: LocalAgent, find: FindOffers, first_table: FirstTable,
+                 running: RunningCalls, default_timeout_s: float) -> None:
         self._inner = inner
-        self._me = me
-        self._view = view
+        self._local = local
+        self._find = find
         self._first_table = first_table
+        self._running = running
         self._default_timeout_s = default_timeout_s
         self._loop = asyncio.get_running_loop()
         self._keys = Keys()
@@ -67,20 +72,28 @@ class Target:
     async def __call__(self, call: Call) -> Response:
         destination = call.destination
         assert destination is not None
-        call.caller = self._me()
-        self._read_budget(call)
+        call.caller = self._local.agent_id
+        self._read(call)
+        if destination.kind == "capability":
+            call.capability = normalise(destination.name)
         try:
-            call.offers = self._offers(destination, call)
+            call.offers = self._find(call)
         except Problem:
             if self._first_table.synced.is_set():
                 raise
             await self._wait_for_table(call)
-            call.offers = self._offers(destination, call)
+            call.offers = self._find(call)
         call.path = destination.path
         request = call.request
+        place = call.offers[0].capability.key
+        key = request.index.get(b"idempotency-key") if place is None else await given_key(call, place)
+        call.key_given = bool(key)
+        call.key = key or self._keys.next()
         call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
-        if not call.key_given and b"idempotency-key" in request.index:  # an empty one: ours takes its place
+        if b"idempotency-key" in request.index and (place is not None or not key):  # ours takes its place
             call.fields = [header for header in call.fields if header[0] != b"idempotency-key"]
+        if call.session and b"reach-session" not in request.index:
+            call.fields.append((b"reach-session", b"Reach-Session", call.session))
         return await self._inner(call)
 
     async def _wait_for_table(self, call: Call) -> None:
@@ -91,51 +104,28 @@ class Target:
         if not self._first_table.synced.is_set():
             raise Problem("no_agent_available", self._first_table.missing_table)
 
-    def _offers(self, destination: Destination, call: Call) -> list[Offer]:
-        return self._agent(destination) if destination.kind == "agent" else self._capability(destination, call)
-
-    def _agent(self, destination: Destination) -> list[Offer]:
-        peer = self._view.peer(destination.name) or self._view.peer_folded(destination.name)
-        if peer is None:
-            raise Problem("no_such_agent", f"No agent has the id {destination.name!r} in the table of this sidecar."
-                          + _suggest(self._view.near_agents(destination.name)))
-        return [Offer(peer, ANY, "exact", b"@" + peer.wire_id)]
-
-    def _capability(self, destination: Destination, call: Call) -> list[Offer]:
-        call.capability = normalise(destination.name)
-        offers = self._view.offers(call.capability)
-        if not offers:
-            near = self._view.near(destination.name)
-            raise Problem("no_such_capability", f"No agent declares the capability {destination.name!r}."
-                          + (_suggest(near) or " `reach peers` shows what is declared."), extra={"near": near})
-        if b"reach-require" not in call.request.index:
-            return offers
-        required = [value for lower, _, value in call.request.headers if lower == b"reach-require"]
-        return _meeting(offers, b",".join(required), destination.name)
-
-    def _read_budget(self, call: Call) -> None:
+    def _read(self, call: Call) -> None:
         index = call.request.index
         call.take_deadline(self._default_timeout_s)
-        retries_left = read_left(index.get(RETRIES_LEFT))
-        call.retries_left = CHAIN_RETRIES if retries_left is None else retries_left
-        key = index.get(b"idempotency-key")
-        call.key_given = bool(key)
-        call.key = key or self._keys.next()
+        left = read_left(index.get(RETRIES_LEFT))
+        call.retries_left = CHAIN_RETRIES if left is None else left
+        call.session = index.get(b"reach-session", b"")
+        if b"authorization" in index and self._local.is_gateway:  # many use a gateway, and only this tells them apart
+            call.scope = blake2b(index[b"authorization"], digest_size=12).hexdigest().encode()
+        if call.parent_id is not None and len(self._running):
+            self._inherit(call, call.parent_id, said_timeout=b"reach-timeout" in index)
+        if b"reach-prefer" in index:
+            preferred = [value for lower, _, value in call.request.headers if lower == b"reach-prefer"]
+            try:
+                call.preferred = parse_requirements(b",".join(preferred).decode("latin-1"))
+            except ValueError as error:
+                raise Problem("bad_request", f"Reach-Prefer: {error}.") from None
 
-
-def _meeting(offers: list[Offer], require: bytes, name: str) -> list[Offer]:
-    """The offers whose attributes meet `Reach-Require`. Raises Problem, saying what each one lacks."""
-    try:
-        wanted = parse_requirements(require.decode("latin-1"))
-    except ValueError as error:
-        raise Problem("bad_request", f"Reach-Require: {error}.") from None
-    unmet = [(offer, first_unmet(wanted, offer.capability.attributes)) for offer in offers]
-    fitting = [offer for offer, missing in unmet if missing is None]
-    if not fitting:
-        reasons = "; ".join(f"{offer.peer.agent_id}: {missing} is not met" for offer, missing in unmet[:10])
-        raise Problem("no_agent_available", f"No agent that offers {name!r} has the required attributes: {reasons}.")
-    return fitting
-
-
-def _suggest(near: list[str]) -> str:
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    def _inherit(self, call: Call, parent_id: str, *, said_timeout: bool) -> None:
+        """A chain never gets more time or retries than it has, whatever one of its agents says."""
+        inherited = self._running.inherited(parent_id, call.trace.trace_id)
+        if inherited is None:
+            return
+        call.deadline = min(call.deadline, inherited.deadline) if said_timeout else inherited.deadline
+        call.retries_left = min(call.retries_left, inherited.retries_left)
+        call.session = call.session or inherited.session

@@ -32,7 +32,7 @@ class Source(Protocol):
 
 class Body:
     __slots__ = ("_chunks", "_dropping", "_paused", "_source", "_waiter", "complete", "error", "on_end",
-                 "on_first_read", "size", "taken", "trailers")
+                 "on_first_read", "size", "taken", "tap", "trailers")
 
     def __init__(self, source: Source | None = None) -> None:
         self._chunks: list[bytes] = []
@@ -46,6 +46,7 @@ class Body:
         self.error: BaseException | None = None
         self.trailers: list[tuple[bytes, bytes, bytes]] = []
         self.on_first_read: Callable[[], None] | None = None
+        self.tap: Callable[[bytes], None] | None = None  # sees what is taken, too
         # Called once, when the last byte has been taken: only then may the connection be used again.
         self.on_end: Callable[[], None] | None = None
 
@@ -106,6 +107,13 @@ class Body:
     def at_end(self) -> bool:
         return self.complete and not self._chunks
 
+    def peek(self) -> bytes:
+        """All that is there now, without taking it."""
+        chunks = self._chunks
+        if len(chunks) > 1:
+            chunks[:] = [b"".join(chunks)]
+        return chunks[0] if chunks else b""
+
     def take(self) -> bytes:
         """All that is there now, without waiting; b"" when that is nothing."""
         chunks = self._chunks
@@ -119,6 +127,8 @@ class Body:
             self._chunks = []
             self.taken += self.size
             self.size = 0
+            if self.tap is not None:
+                self.tap(data)
             if self._paused and self._source is not None:
                 self._paused = False
                 self._source.resume_body()

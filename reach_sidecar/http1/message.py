@@ -35,10 +35,11 @@ class Request:
 
     `connect_host` is set on requests that arrived inside a `CONNECT` which named one of our capabilities.
     `interim` sends a 1xx answer ahead of the final one; `None` where the client cannot take it (HTTP/1.0).
+    `wanted` says whether the answer is still of use although the client has gone; `None`: it is not.
     """
 
     __slots__ = ("_index", "body", "connect_host", "expects_continue", "headers", "interim", "method", "peer",
-                 "target", "upgrade", "version")
+                 "target", "upgrade", "version", "wanted")
 
     def __init__(self, method: bytes, target: bytes, version: int, headers: list[Field], body: Body) -> None:
         self.method = method
@@ -52,6 +53,7 @@ class Request:
         self.connect_host: bytes | None = None
         self.peer = ""
         self.interim: Callable[[int, list[Field]], None] | None = None
+        self.wanted: Callable[[], bool] | None = None
 
     @property
     def index(self) -> dict[bytes, bytes]:

@@ -67,6 +67,7 @@ class ServerConnection(Connection):
         self._refusal: tuple[str, str, int | None] | None = None  # to be said behind the answers that are due
         self._queue: deque[tuple[Request, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._request: Request | None = None  # which that task answers
         self._connect_host: bytes | None = None
         self.head_since: float | None = None
         self.idle_since = 0.0
@@ -222,13 +223,28 @@ class ServerConnection(Connection):
         if task is None or self._tunnel_end is not None:
             return
         if self._service.abandon_after_s and not self._service.stopping:
-            self._loop.call_later(self._service.abandon_after_s, task.cancel)
+            self._loop.call_later(self._service.abandon_after_s, self._abandon, task, -1, 0.0)
         else:
             task.cancel()
+
+    def _abandon(self, task: asyncio.Task[None], bytes_before: int, still_s: float) -> None:
+        """The client went away a while ago: end its request's task, unless the answer is still of use to others. Then
+        look again later; a stream that does not move ends as it would with a client."""
+        wanted = self._request.wanted if self._request is not None else None
+        if task.done() or wanted is None or not wanted():
+            task.cancel()
+            return
+        every_s = self._service.abandon_after_s
+        still_s = still_s + every_s if self._streaming and self.bytes_seen == bytes_before else 0.0
+        if still_s > self._service.limits.stream_idle_s:
+            task.cancel()
+        else:
+            self._loop.call_later(every_s, self._abandon, task, self.bytes_seen, still_s)
 
     # -- answering them
 
     def _start(self, request: Request, keep_alive: bool) -> None:
+        self._request = request
         self._task = self._loop.create_task(self._serve(request, keep_alive))
 
     async def _serve(self, request: Request, keep_alive: bool) -> None:

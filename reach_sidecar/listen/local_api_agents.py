@@ -17,7 +17,7 @@ Document = dict[str, Any]
 class Described(Protocol):
     """One peer of the view."""
 
-    def describe(self, now: float) -> Document: ...
+    def describe(self, now: float, capability: str = "") -> Document: ...
 
 
 class View(Protocol):
@@ -90,6 +90,8 @@ class AgentDocuments:
             offers = [one for one in document["capabilities"] if not wanted or not meant.isdisjoint(names_of(one))]
             if wanted and not offers:
                 continue
+            if wanted:
+                document = peer.describe(now, normalise(offers[0]["name"]))
             if requirements and document["excluded"] is None:
                 document["excluded"] = _mismatch(requirements, offers)
             agents.append(document)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 from reach_core.problem import Problem
-from reach_sidecar.forward.cancel import RunningCalls
 from reach_sidecar.forward.chain import Chains
 from reach_sidecar.forward.observe import Observe
+from reach_sidecar.forward.running import RunningCalls
 from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.problem import render, trace_of
 
@@ -45,7 +45,7 @@ class Mesh:
         caller = (request.header(b"reach-caller") or b"").decode("latin-1")
         if self._running.cancel(caller, unquote_to_bytes(request.target[len(_CALLS):])):
             return Response(204, [self._load()])
-        return self._problem(request, "not_found", "That call is not running here.")
+        return self._problem(request, "not_found", "That call is not running here, or others wait for it.")
 
     def _problem(self, request: Request, code: str, detail: str) -> Response:
         problem = Problem(code, detail)

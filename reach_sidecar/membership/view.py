@@ -12,23 +12,27 @@ from reach_core.peer import Capability
 from reach_core.table import Change, PeerTable
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.membership.peer import Peer
+from reach_sidecar.membership.track import Track
+from reach_sidecar.policy.match import fallbacks, meant_by_path
 
+MAX_FALLBACKS_KNOWN = 10_000
 LATELY_S = 60.0  # whose load is asked for with each heartbeat: the agents called within that time
 
 
-ANY = Capability(name="-")  # what a call asks for that names an agent and no capability
+ANY = Capability(name="-")  # what a call is for that names an agent, until its path is looked at
 
 
 class Offer(NamedTuple):
-    """`peer` offers `capability`; `matched` says by which of its names: `exact` or `alias`.
+    """`peer` offers `capability`; `matched` says by which of its names: `exact`, `alias` or `fallback`.
 
-    `wire_target` is what its sidecar is asked for, as bytes.
+    `wire_target` is what its sidecar is asked for, as bytes; `track` what was seen of the agent at it.
     """
 
     peer: Peer
     capability: Capability
     matched: str
     wire_target: bytes
+    track: Track
 
 
 class PeerView:
@@ -39,6 +43,7 @@ class PeerView:
         self._by_name: dict[str, dict[str, Offer]] = {}
         self._by_alias: dict[str, dict[str, Offer]] = {}
         self._mesh_wide: dict[str, str] = {}
+        self._fallbacks: dict[str, str] = {}  # as last declared: known also when all who declared it are gone
         self.changed_at = 0.0
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -85,6 +90,18 @@ class PeerView:
         found = None if meant is None else self._by_name.get(meant) or self._by_alias.get(meant)
         return [offer._replace(matched="alias") for offer in found.values()] if found else []
 
+    def fallback_offers(self, name: str) -> Iterator[list[Offer]]:
+        """Who offers what stands in for `name`, the nearest first: its declared fallback, and that one's."""
+        for other in fallbacks(name, self._fallbacks.get):
+            if offers := self.offers(other):
+                yield [offer._replace(matched="fallback") for offer in offers]
+
+    def offer_of(self, peer: Peer, path: bytes | None) -> Offer:
+        """What a call is that names the agent `peer` only, and `path` there (None: the capability's own)."""
+        declared = peer.entry.capabilities
+        capability = meant_by_path(declared, ANY.path.encode() if path is None else path)
+        return Offer(peer, capability, "exact", b"@" + peer.wire_id, peer.track(capability.name))
+
     def take_aliases(self, aliases: Mapping[str, Sequence[str]]) -> None:
         """The mesh-wide aliases, all of them: capability -> its other names (`aliases:` of control.yaml)."""
         self._mesh_wide = {normalise(other): normalise(name) for name, others in aliases.items() for other in others}
@@ -129,9 +146,12 @@ class PeerView:
         for capability in peer.entry.capabilities:
             name = normalise(capability.name)
             wire_target = name.encode()
-            self._by_name.setdefault(name, {})[peer.agent_id] = Offer(peer, capability, "exact", wire_target)
+            track = peer.track(name)
+            if capability.fallback is not None and len(self._fallbacks) < MAX_FALLBACKS_KNOWN:
+                self._fallbacks[name] = capability.fallback
+            self._by_name.setdefault(name, {})[peer.agent_id] = Offer(peer, capability, "exact", wire_target, track)
             for alias in capability.aliases:
-                offer = Offer(peer, capability, "alias", wire_target)
+                offer = Offer(peer, capability, "alias", wire_target, track)
                 self._by_alias.setdefault(normalise(alias), {})[peer.agent_id] = offer
 
     def _unindex(self, agent_id: str, capabilities: Iterable[Capability]) -> None:

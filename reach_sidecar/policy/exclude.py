@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reach_core.peer import Entry, Rank
+from reach_core.peer import Entry, Limits, Rank
 
 _SINCE = {
     Rank.JOINING: ": its agent has not passed a health check yet",
@@ -32,3 +32,13 @@ def why_excluded(entry: Entry, *, unreachable_for_s: float, trouble: str) -> Exc
     if unreachable_for_s > 0:
         return Exclusion("unreachable", f"{trouble}; tried again in {unreachable_for_s:.1f} s")
     return None
+
+
+def breaker_open(failures: int, rest_s: float) -> Exclusion:
+    """The breaker of this caller is not closed: `failures` in a row, `rest_s` until one call may try it."""
+    when = f"one call tries it in {rest_s:.1f} s" if rest_s > 0 else "one call is trying it now, or may"
+    return Exclusion("breaker", f"{failures} calls in a row failed; {when}")
+
+
+def full(limits: Limits) -> Exclusion:
+    return Exclusion("full", f"all of its {limits.max_concurrency} places are taken and {limits.queue} calls wait")

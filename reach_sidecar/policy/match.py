@@ -10,6 +10,7 @@ from reach_core.names import normalise
 from reach_core.peer import Capability
 
 MAX_FALLBACKS = 2
+_DEDUP_STRENGTH = {"off": 0, "memory": 1, "durable": 2}
 
 
 def fallbacks(name: str, declared: Callable[[str], str | None]) -> Iterator[str]:
@@ -42,3 +43,12 @@ def asked_by_path(capabilities: Sequence[Capability], path: str) -> Capability |
     plain = path.partition("?")[0]
     found = [one for one in capabilities if one.path == plain]
     return found[0] if len(found) == 1 else None
+
+
+def meant_by_path(capabilities: Sequence[Capability], path: bytes) -> Capability:
+    """`asked_by_path`; where that does not tell, a nameless capability with the most careful of the agent's rules."""
+    found = asked_by_path(capabilities, path.decode("latin-1"))
+    if found is not None:
+        return found
+    dedup = max((one.dedup for one in capabilities), key=_DEDUP_STRENGTH.__getitem__, default="memory")
+    return Capability(name="-", dedup=dedup)

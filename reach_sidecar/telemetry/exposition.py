@@ -42,14 +42,31 @@ class ReachCollector(Collector):
         for (peer, result), count in list(metrics.attempts.items()):
             attempts.add_metric([peer, result], count)
         yield attempts
-        retries = CounterMetricFamily("reach_retries", "Attempts after the first.", labels=["capability"])
-        for capability, count in list(metrics.retries.items()):
-            retries.add_metric([capability], count)
-        yield retries
+        yield self._retries()
+        breakers = CounterMetricFamily(
+            "reach_breaker_changes", "Breakers that opened or closed, by agent.", labels=["peer", "state"]
+        )
+        for (peer, state), count in list(metrics.breakers.items()):
+            breakers.add_metric([peer, state], count)
+        yield breakers
+        dedup = CounterMetricFamily(
+            "reach_dedup", "Calls here whose key was seen before, by what became of them.", labels=["result"]
+        )
+        for result, count in list(metrics.dedup.items()):
+            dedup.add_metric([result], count)
+        yield dedup
         for gauge in [*metrics.gauges, *self._extra]:
             family = _read(gauge)
             if family is not None:
                 yield family
+
+    def _retries(self) -> Metric:
+        retries = CounterMetricFamily(
+            "reach_retries", "Attempts after the first, by the result of the one before.", labels=["capability", "why"]
+        )
+        for (capability, why), count in list(self._metrics.retries.items()):
+            retries.add_metric([capability, why], count)
+        return retries
 
     def _calls(self) -> Iterator[Metric]:
         calls = CounterMetricFamily(

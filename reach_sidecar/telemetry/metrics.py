@@ -46,7 +46,9 @@ class Metrics:
     def __init__(self, gauges: Sequence[Gauge] = ()) -> None:
         self.gauges: list[Gauge] = list(gauges)
         self.in_flight: dict[str, int] = {"out": 0, "in": 0}
-        self.retries: dict[str, int] = {}
+        self.retries: dict[tuple[str, str], int] = {}
+        self.breakers: dict[tuple[str, str], int] = {}
+        self.dedup: dict[str, int] = {}
         self.attempts: dict[tuple[str, str], int] = {}
         self.calls: dict[tuple[str, str], Series] = {}
         self._outcomes: set[str] = set()
@@ -72,10 +74,19 @@ class Metrics:
             key = (_bounded(peer, self._peers, MAX_PEERS), _bounded(result, self._outcomes, MAX_OUTCOMES))
             self.attempts[key] = self.attempts.get(key, 0) + 1
 
-    def observe_retry(self, capability: str) -> None:
-        """Count one attempt after the first."""
-        capability = _bounded(capability, self._capabilities, MAX_CAPABILITIES)
-        self.retries[capability] = self.retries.get(capability, 0) + 1
+    def observe_retry(self, capability: str, why: str) -> None:
+        """Count one attempt after the first; `why` is the result of the one before it."""
+        key = (_bounded(capability, self._capabilities, MAX_CAPABILITIES), why)
+        self.retries[key] = self.retries.get(key, 0) + 1
+
+    def observe_breaker(self, peer: str, state: str) -> None:
+        """Count one change of a breaker: `open` or `closed`."""
+        key = (_bounded(peer, self._peers, MAX_PEERS), state)
+        self.breakers[key] = self.breakers.get(key, 0) + 1
+
+    def observe_dedup(self, result: str) -> None:
+        """Count one call whose key was seen before; `result` is one of `policy.dedup.Decision`."""
+        self.dedup[result] = self.dedup.get(result, 0) + 1
 
     def _new_series(self, side: str, capability: str) -> Series:
         key = (side, _bounded(capability, self._capabilities, MAX_CAPABILITIES))

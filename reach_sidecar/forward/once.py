@@ -1,0 +1,183 @@
+"""The called side's memory: each key runs once (design §3, "Dedup").
+
+A call is looked up by its key first. One that runs is joined, one that has ended is answered again, and what cannot
+be answered again says so. A new key goes on to the room, is noted where the store is durable, and reaches the agent.
+From the look-up on it counts as running here, so two calls with one key never wait for room side by side.
+
+What the agent answers is kept, unless it says that nothing was done: then the key is free again. A run that ended
+without an answer leaves the key in doubt, for good where running twice would do harm.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from reach_core.problem import Problem
+from reach_sidecar.forward import fields
+from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.failure import Refusal
+from reach_sidecar.forward.observe import Layer
+from reach_sidecar.forward.run import Run, Store
+from reach_sidecar.forward.stores import Stores
+from reach_sidecar.forward.whole_body import whole_body
+from reach_sidecar.http1.body import Body
+from reach_sidecar.http1.message import Field, Response
+from reach_sidecar.journal.answer import Answer
+from reach_sidecar.membership.local import LocalAgent
+from reach_sidecar.policy.dedup import (
+    Decision,
+    State,
+    decide,
+    fingerprint,
+    is_made,
+    keeps,
+    row_key,
+)
+from reach_sidecar.policy.repeat import SAFE_METHODS
+
+JOURNAL = b"reach-journal"
+SCOPE = b"reach-scope"
+
+
+class DedupCounters(Protocol):
+    def observe_dedup(self, result: str) -> None: ...
+
+
+class Once:
+    def __init__(self, inner: Layer, *, local: LocalAgent, stores: Stores, counters: DedupCounters) -> None:
+        self._inner = inner
+        self._local = local
+        self._stores = stores
+        self._counters = counters
+        self._runs: dict[bytes, Run] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        """Calls that run or wait for room."""
+        return len(self._runs)
+
+    async def __call__(self, call: Call) -> Response:
+        request = call.request
+        dedup = call.offered.dedup
+        made = is_made(call.key)
+        if dedup == "off" or not call.key or (made and request.method in SAFE_METHODS):
+            if dedup == "off" and JOURNAL in request.index:
+                raise _unknown("it keeps no keys any more")
+            response = await self._inner(call)
+            response.headers.append(self._load(call, response))
+            return response
+        store = self._stores.memory if dedup == "memory" else await self._stores.durable()
+        body = await whole_body(call)
+        length = request.header(b"content-length")
+        mark = fingerprint(request.method, request.target, request.header(b"content-type") or b"", body,
+                           None if length is None else int(length), call.trace.trace_id.encode())
+        scope = request.index.get(SCOPE, b"")
+        key = row_key(call.caller.encode(), call.offered.name.encode(), scope, call.key)
+        run = self._runs.get(key)
+        kept: tuple[State, bytes] | None = None
+        if run is None:
+            if not store.durable:
+                kept = store.state(key)
+            else:
+                kept = await store.look(key)
+                run = self._runs.get(key)  # another call may have come in the meantime
+        if run is not None:
+            kept = ("running", run.fingerprint)
+        repeatable = call.offered.idempotent or request.method in SAFE_METHODS
+        if run is None and kept is not None and kept[0] == "running":
+            kept = ("unknown", kept[1])  # it ran when this sidecar crashed
+        decision: Decision = "run"
+        if kept is not None or JOURNAL in request.index:
+            decision = decide(None if kept is None else kept[0], same_request=kept is not None and kept[1] == mark,
+                              joinable=body is not None and run is not None and run.joinable, repeatable=repeatable,
+                              journal=request.index.get(JOURNAL), store_id=store.id)
+        if decision == "run":
+            return await self._run(call, Run(store, key, mark, made, repeatable, body is not None), kept is not None)
+        self._counters.observe_dedup(decision)
+        call.remark("dedup", decision)
+        if decision == "join":
+            assert run is not None
+            return self._again(call, store, await run.join(call.deadline))
+        if decision == "replay":
+            return self._again(call, store, await store.answer(key))
+        raise _REFUSED[decision]()
+
+    async def _run(self, call: Call, run: Run, again: bool) -> Response:
+        if not run.store.has_room(run.made):
+            raise Refusal("store_unavailable", "its store of answered calls is full")
+        self._runs[run.key] = run
+        if run.store.durable:
+            call.before_agent = lambda: run.begin(call.deadline, again)
+        call.request.wanted = run.wanted
+        try:
+            response = await self._inner(call)
+        except Problem as problem:
+            try:
+                await run.failed(problem)
+            finally:
+                self._ended(run)
+            raise
+        except BaseException:
+            self._ended(run)
+            run.broke()
+            raise
+        try:
+            return await self._keep(call, run, response)
+        except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
+            response.sent(0, error)
+            raise
+
+    async def _keep(self, call: Call, run: Run, response: Response) -> Response:
+        """The agent has answered: keep it for whoever comes with the same key."""
+        body = response.body
+        forget = keeps(response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
+        may_be_kept = run.joinable and response.tunnel is None and not fields.is_event_stream(response.headers)
+        if not may_be_kept or (forget and isinstance(body, Body)):
+            try:
+                await run.not_kept(forget=forget)
+            finally:
+                self._ended(run)
+        elif isinstance(body, bytes):
+            try:
+                await run.answered(response, body, forget=forget)
+            finally:
+                self._ended(run)
+        else:
+            assert isinstance(body, Body)
+            body.tap = run.record(response)
+            response.when_sent(lambda _, error: run.streamed(error, lambda: self._ended(run)))
+        response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", run.store.id))
+        return response
+
+    def _ended(self, run: Run) -> None:
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
+
+    def _again(self, call: Call, store: Store, answer: Answer) -> Response:
+        """What the agent answered the first time."""
+        response = Response(answer.status, list(answer.headers), answer.body, reason=answer.reason)
+        response.sized = response.header(b"content-length") is not None
+        response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", store.id))
+        return response
+
+    def _load(self, call: Call, response: Response) -> Field:
+        local = self._local
+        # an answer that is all here gives its place back before the caller reads this
+        running = local.running - (call.agent_ms > 0.0 and isinstance(response.body, bytes))
+        return fields.load_field(running, local.queued, local.limits.max_concurrency, call.queue_ms, call.agent_ms)
+
+
+def _unknown(why: str) -> Problem:
+    return Problem("outcome_unknown", f"An earlier call with the same key may have run: {why}. Ask the agent whether "
+                   "it did, before you send it again with another key.")
+
+
+_REFUSED: dict[str, Callable[[], Problem]] = {
+    "outcome_unknown": lambda: _unknown("it ended without an answer that is known here"),
+    "key_reused": lambda: Problem("key_reused", "Another request was sent with this Idempotency-Key: give each "
+                                  "request its own, and repeat a key only with the very same request."),
+    "in_progress": lambda: Problem("in_progress", "The first call with this key is still running, and its request is "
+                                   "too long to be compared: wait and ask again."),
+    "answer_not_kept": lambda: Problem("answer_not_kept", "The agent has answered the first call with this key; the "
+                                       "answer was a stream or too long, and cannot be given again."),
+}

@@ -1,0 +1,100 @@
+"""The calling side's memory: an agent's own key goes to one agent only, where twice would do harm.
+
+Its agent may repeat the key after a failure, to this sidecar or to its next life. So before the first send, the agent
+that is picked is noted on disk, together with the id of the store that will know what ran there. A repeat finds the
+note and goes nowhere else; it is in doubt from the start, as if the first call's connection had just broken. Only
+when every attempt is known not to have run, the key is free again (design §3, "Dedup").
+
+Two calls with one key at the same time share the note: the second waits until the first has an agent, and joins it
+there. As long as there are two, neither takes the key elsewhere.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from reach_core.problem import Problem
+from reach_sidecar.forward.call import Call
+from reach_sidecar.forward.observe import Layer
+from reach_sidecar.forward.pinned import Pinned, unavailable
+from reach_sidecar.forward.stores import Stores
+from reach_sidecar.http1.message import Response
+from reach_sidecar.journal.database import StoreUnavailable
+from reach_sidecar.journal.notes import Notes
+from reach_sidecar.policy.dedup import row_key
+from reach_sidecar.policy.repeat import SAFE_METHODS
+
+NOTE_AGAIN_S = 60.0  # a call that took longer is noted again at its end: the called side counts from there
+
+
+class Pin:
+    def __init__(self, inner: Layer, *, stores: Stores) -> None:
+        self._inner = inner
+        self._stores = stores
+        self._pinned: dict[bytes, Pinned] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self, call: Call) -> Response:
+        if not call.key_given or not _harmful(call):
+            return await self._inner(call)
+        notes = await self._stores.notes()
+        key = row_key(call.caller.encode(), call.offers[0].capability.name.encode(), call.scope, call.key)
+        async with self._turn(key, notes, call.deadline) as pinned:
+            call.pinned = pinned
+            if pinned.agent:
+                call.doubtful, call.journal = True, pinned.journal
+                call.remark("pinned", pinned.agent)
+            try:
+                response = await self._inner(call)
+            except Problem as problem:
+                if problem.executed == "no" and not call.doubtful:
+                    await pinned.free()
+                raise
+            try:
+                if call.executed == "no" and not call.answered and not call.doubtful:
+                    await pinned.free()
+                elif self._loop.time() - call.started > NOTE_AGAIN_S:
+                    await pinned.note_again()
+            except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
+                response.sent(0, error)
+                raise
+            return response
+
+    @asynccontextmanager
+    async def _turn(self, key: bytes, notes: Notes, deadline: float) -> AsyncIterator[Pinned]:
+        """The key's place, with an agent unless this call is the one to find it. Raises Problem."""
+        pinned = self._pinned.get(key)
+        if pinned is None:
+            pinned = self._pinned[key] = Pinned(key, notes)
+        pinned.users += 1
+        deciding = False
+        try:
+            while pinned.deciding:
+                await pinned.wait(deadline)
+            if not pinned.agent:
+                pinned.deciding = deciding = True
+                if pinned.users == 1:
+                    await _read(pinned)
+            if pinned.agent and deciding:
+                pinned.decided()
+                deciding = False
+            yield pinned
+        finally:
+            pinned.users -= 1
+            if deciding and pinned.deciding:
+                pinned.decided()  # without an agent: the next in line is to find one
+            if not pinned.users and self._pinned.get(key) is pinned:
+                del self._pinned[key]
+
+
+async def _read(pinned: Pinned) -> None:
+    try:
+        await pinned.read()
+    except StoreUnavailable as error:
+        raise unavailable(error) from None
+
+
+def _harmful(call: Call) -> bool:
+    """Would running it twice do harm that a durable note can prevent?"""
+    return call.request.method not in SAFE_METHODS and any(
+        offer.capability.dedup == "durable" and not offer.capability.idempotent for offer in call.offers)

@@ -1,0 +1,84 @@
+"""Where one key of an agent goes, shared by all calls that use the key now."""
+
+import asyncio
+import contextlib
+
+from reach_core.problem import Problem
+from reach_sidecar.journal.database import StoreUnavailable
+from reach_sidecar.journal.notes import Note, Notes
+
+
+class Pinned:
+    """Where one key goes. `agent` is empty until that is decided, and while it moves; `users` are the calls with it."""
+
+    __slots__ = ("_notes", "_waiting", "agent", "deciding", "journal", "key", "users")
+
+    def __init__(self, key: bytes, notes: Notes) -> None:
+        self.key = key
+        self.agent = ""
+        self.journal = b"-"
+        self.users = 0
+        self.deciding = False  # one of the calls is about to give it an agent
+        self._notes = notes
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def shared(self) -> bool:
+        """Must it stay where it is, because another call has joined there?"""
+        return self.users > 1 and bool(self.agent)
+
+    async def read(self) -> None:
+        """What an earlier call left behind. Raises StoreUnavailable."""
+        note = await self._notes.get(self.key)
+        if note is not None:
+            self.agent, self.journal = note.agent, note.journal
+
+    async def to(self, agent: str, journal: bytes, deadline: float) -> None:
+        """It goes to `agent` next. Raises Problem where that cannot be noted."""
+        if self.agent == agent:
+            return
+        self.agent, self.deciding = "", True  # who comes now waits for the news
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._notes.put(self.key, Note(agent, journal))
+        except StoreUnavailable as error:
+            raise unavailable(error) from None
+        except TimeoutError:
+            raise Problem("deadline_exceeded", "The call's time was over before its key could be noted on disk.",
+                          executed="no") from None
+        self.agent, self.journal = agent, journal
+        self.decided()
+
+    def decided(self) -> None:
+        """Wake who waits: there is an agent, or the one who was to find one has given up."""
+        self.deciding = False
+        waiting, self._waiting = self._waiting, []
+        for place in waiting:
+            if not place.done():
+                place.set_result(None)
+
+    async def wait(self, deadline: float) -> None:
+        """Until it is decided. Raises Problem at the deadline."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await place
+        except TimeoutError:
+            raise Problem("in_progress", "Another call with the same Idempotency-Key is under way here, and no agent "
+                          "was found for it within this call's time.") from None
+
+    async def free(self) -> None:
+        """Nothing ran: it may go to any agent again. Where that cannot be noted it stays with the one it has."""
+        if self.users == 1 and self.agent:
+            self.agent, self.deciding = "", True
+            with contextlib.suppress(StoreUnavailable):
+                await self._notes.drop(self.key)
+
+    async def note_again(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self._notes.put(self.key, Note(self.agent, self.journal))
+
+
+def unavailable(error: StoreUnavailable) -> Problem:
+    return Problem("store_unavailable", f"This sidecar cannot note on disk where the call goes: {error}.")

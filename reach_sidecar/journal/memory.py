@@ -1,0 +1,127 @@
+"""What ran here, in memory: answers by key, each for its time, all together within bounds.
+
+Sidecars make a key for every call that brings none. Such a key is repeated by the sidecar that made it only, within
+seconds, so its row lives 30 s. Keys that agents gave may be repeated by people: 10 min. Where room gets short the
+answers of made keys go first, the oldest before the others; that they ran is still known until their time is over
+(`not_kept`). Rows of agents' keys never go early: once they fill their share, calls with new ones are refused.
+
+Rows are plain tuples of bytes and numbers, which the garbage collector takes off its list: 100,000 of them cost no
+collection anything.
+"""
+
+import secrets
+from collections import deque
+
+from reach_sidecar.journal.answer import Answer
+from reach_sidecar.policy.dedup import State
+
+MADE_KEEP_S = 30.0
+MOST_ANSWER_BYTES = 1 << 20
+GIVEN_SHARE = 0.875  # of the bytes, so that calls without a key of their own still have room to be noted
+ROW_BYTES = 400  # key, row and their places in the tables, by measurement
+FIELD_BYTES = 130  # of each header field kept, besides its value
+
+# expires at, fingerprint, state, made, bytes, the answer (empty unless `done`)
+_Row = tuple[float, bytes, State, bool, int, tuple[object, ...]]
+
+
+class Memory:
+    """`now` is loop seconds, never falling. A key has a row here only after its run has ended."""
+
+    def __init__(self, *, max_bytes: int, keep_s: float) -> None:
+        self.id = secrets.token_hex(8).encode()
+        self.max_bytes = max_bytes
+        self.keep_s = keep_s
+        self.bytes = 0
+        self._given_bytes = 0
+        self._overflowed = False
+        self._rows: dict[bytes, _Row] = {}
+        self._answers: deque[tuple[float, bytes]] = deque()  # made keys with an answer, the first to expire first
+        self._marks: deque[tuple[float, bytes]] = deque()  # made keys without one: all older than those
+        self._given: deque[tuple[float, bytes]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def state(self, key: bytes, now: float) -> tuple[State, bytes] | None:
+        """State and fingerprint of the key's row; None where it has none."""
+        row = self._rows.get(key)
+        if row is None or row[0] <= now:
+            return None
+        return row[2], row[1]
+
+    def answer(self, key: bytes) -> Answer:
+        """Of a row that is `done`."""
+        return Answer(*self._rows[key][5])  # type: ignore[arg-type]
+
+    def has_room(self, made: bool, now: float) -> bool:
+        """May a call with a new key begin?"""
+        self.expire(now)
+        if not made:
+            return not self._overflowed and self._given_bytes + ROW_BYTES <= self.max_bytes * GIVEN_SHARE
+        return self.bytes + ROW_BYTES <= self.max_bytes or self._make_room(ROW_BYTES)
+
+    def keep(self, key: bytes, fingerprint: bytes, made: bool, now: float, status: int, reason: bytes,
+             headers: list[tuple[bytes, bytes, bytes]], body: bytes) -> None:
+        """The run has ended with this answer."""
+        size = ROW_BYTES + len(body) + len(headers) * FIELD_BYTES
+        for header in headers:
+            size += len(header[2])
+        if len(body) > MOST_ANSWER_BYTES:
+            return self.mark(key, fingerprint, "not_kept", made, now)
+        if not made and self._given_bytes + size > self.max_bytes * GIVEN_SHARE:
+            self._overflowed = True
+            return self.mark(key, fingerprint, "not_kept", made, now)
+        if self.bytes + size > self.max_bytes and not self._make_room(size):
+            return self.mark(key, fingerprint, "not_kept", made, now)
+        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, "done", made, size,
+                        (status, reason, tuple(headers), body)))
+        return None
+
+    def mark(self, key: bytes, fingerprint: bytes, state: State, made: bool, now: float) -> None:
+        """The run has ended in `state`, without an answer that can be given again."""
+        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, state, made, ROW_BYTES, ()))
+
+    def forget(self, key: bytes) -> None:
+        """It did not run."""
+        row = self._rows.pop(key, None)
+        if row is not None:
+            self._uncount(row)
+
+    def expire(self, now: float) -> None:
+        for order in (self._marks, self._answers, self._given):
+            while order and order[0][0] <= now:
+                expires_at, key = order.popleft()
+                row = self._rows.get(key)
+                if row is not None and row[0] == expires_at:  # it may have run again since
+                    del self._rows[key]
+                    self._uncount(row)
+
+    def _put(self, key: bytes, row: _Row) -> None:
+        self.forget(key)
+        self._rows[key] = row
+        self.bytes += row[4]
+        if not row[3]:
+            self._given_bytes += row[4]
+            self._given.append((row[0], key))
+        else:  # a mark stands behind younger answers in time, which only means that it is looked at a little late
+            (self._answers if row[5] else self._marks).append((row[0], key))
+
+    def _uncount(self, row: _Row) -> None:
+        self.bytes -= row[4]
+        if not row[3]:
+            self._given_bytes -= row[4]
+            self._overflowed = False
+
+    def _make_room(self, size: int) -> bool:
+        """Give up answers of made keys, the oldest first, until `size` more bytes fit."""
+        while self.bytes + size > self.max_bytes:
+            if not self._answers:
+                return False
+            expires_at, key = self._answers.popleft()
+            row = self._rows.get(key)
+            if row is not None and row[0] == expires_at and row[5]:
+                self._rows[key] = (expires_at, row[1], "not_kept", True, ROW_BYTES, ())
+                self.bytes -= row[4] - ROW_BYTES
+                self._marks.append((expires_at, key))
+        return True
