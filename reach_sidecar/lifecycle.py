@@ -18,6 +18,7 @@ from reach_os.state_dir import StateDirError
 from reach_os.watch import Watch
 from reach_sidecar.app import InsecureListener, Sidecar
 from reach_sidecar.config import SidecarConfig
+from reach_sidecar.journal.database import JournalError
 from reach_sidecar.reload import reread
 
 OK, FAILED = 0, 1
@@ -44,7 +45,7 @@ async def serve(config: SidecarConfig, ready_file: Path | None = None,
     watch = Watch(config_file)
     try:
         addresses = await sidecar.start()
-    except (PortError, StateDirError, InsecureListener) as error:
+    except (PortError, StateDirError, InsecureListener, JournalError) as error:
         print(f"reach sidecar: {error}", file=sys.stderr, flush=True)
         return FAILED
     try:
