@@ -54,8 +54,9 @@ bench: dev ## measure CPU and latency beside Envoy; writes docs/performance.md
 	@$(MAKE) --no-print-directory compiled || echo "Measuring without a compiled build." >&2
 	$(BIN)/python -m bench
 
-chaos: dev tools ## kill processes under load, many rounds (ROUNDS=50)
-	REACH_CHAOS_ROUNDS=$(or $(ROUNDS),50) $(PYTEST) tests/e2e/test_kill.py --timeout 3600
+chaos: dev ## kill, stop and cut everything under load for 3 minutes (CHAOS_SECONDS=, CHAOS_SEED=; ROUNDS=50 adds as many single kills)
+	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),180) $(PYTEST) -s tests/e2e/test_chaos.py
+	$(if $(ROUNDS),REACH_CHAOS_ROUNDS=$(ROUNDS) $(PYTEST) tests/e2e/test_kill.py --timeout 3600)
 
 compiled-test: dev tools compiled ## the tests with real processes, against the compiled build
 	REACH_COMMAND=$(COMPILED)/bin/reach $(PYTEST) $(PARALLEL) tests/e2e -m "not slow"

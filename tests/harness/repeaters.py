@@ -1,7 +1,7 @@
 """Callers of work that must not be done twice: they repeat what failed with the same key, and write everything down.
 
 As real ones do: until it succeeds, until an answer is final, or until they give up. Some repeat what has succeeded
-too, some bring no key (and then never repeat).
+too, some hang up before the answer and ask again, some ask twice at once, some bring no key (and then never repeat).
 """
 
 import itertools
@@ -18,7 +18,7 @@ FINAL = {"agent_failure", "agent_invalid_request", "answer_not_kept", "key_reuse
 
 
 class Asked(NamedTuple):
-    """One request and what became of it. Exactly one of `status` and `broke` is there."""
+    """One request and what became of it. Exactly one of `status`, `broke` and `hung_up` is there."""
 
     call: str
     keyed: bool
@@ -34,6 +34,7 @@ class Asked(NamedTuple):
     run: str | None = None  # the number of the run that an answer belongs to
     trace_id: str | None = None
     broke: str | None = None  # no answer at all: what the socket said
+    hung_up: bool = False  # the caller itself did not wait
     nonsense: str | None = None  # an answer that is neither the agent's nor a whole problem
     big: bool = False
 
@@ -68,11 +69,12 @@ class Repeaters:
     def __init__(self, doors: dict[str, str], count: int, seed: int, *, target: str = "/to/work/process",
                  pause_s: tuple[float, float] = (0.05, 0.4), timeout_s: tuple[float, float] = (1.0, 4.0),
                  patience_s: tuple[float, float] = (4.0, 12.0), keyless: float = 0.2, again: float = 0.15,
-                 big: float = 0.02) -> None:
+                 big: float = 0.02, impatient: float = 0.06, twins: float = 0.06) -> None:
         self.asked: list[Asked] = []
         self._target = target
         self._pause_s, self._timeout_s, self._patience_s = pause_s, timeout_s, patience_s
         self._keyless, self._again, self._big = keyless, again, big
+        self._impatient, self._twins = impatient, twins
         self._seed = seed
         self._stop = threading.Event()
         names = itertools.cycle(doors.items())
@@ -107,7 +109,15 @@ class Repeaters:
         unknown = 0
         extra = 0
         while True:
-            asked = self.ask(call, via, url, body, keyed, timeout_s)
+            waits_s = chance.uniform(0.01, 0.5) if keyed and chance.random() < self._impatient else None
+            twin: threading.Thread | None = None
+            if keyed and chance.random() < self._twins:
+                twin = threading.Thread(target=self.ask, args=(call, via, url, body, keyed, timeout_s), daemon=True)
+                twin.start()
+                time.sleep(chance.choice([0.0, 0.005, 0.05]))
+            asked = self.ask(call, via, url, body, keyed, timeout_s, waits_s)
+            if twin is not None:
+                twin.join(timeout_s + HANG_S)
             if not keyed or self._stop.is_set():
                 return
             unknown += asked.executed == "unknown"
@@ -118,17 +128,21 @@ class Repeaters:
             if unknown > 4 or time.monotonic() > give_up_at or self._stop.wait(chance.uniform(0.02, 0.6)):
                 return
 
-    def ask(self, call: str, via: str, url: str, body: bytes, keyed: bool, timeout_s: float) -> Asked:
-        """One request, written down."""
+    def ask(self, call: str, via: str, url: str, body: bytes, keyed: bool, timeout_s: float,
+            waits_s: float | None = None) -> Asked:
+        """One request, written down. `waits_s`: the caller hangs up when it hears nothing for so long."""
         headers = [("Content-Type", "text/plain"), ("X-Call", call), ("Reach-Timeout", f"{timeout_s * 1000:.0f}ms")]
         if keyed:
             headers.append(("Idempotency-Key", call))
         asked = Asked(call, keyed, via, time.monotonic(), 0.0, timeout_s, big=len(body) > 256 * 1024)
         try:
-            answer = exchange(url + self._target, headers, body, timeout=timeout_s + HANG_S)
+            answer = exchange(url + self._target, headers, body, timeout=waits_s or timeout_s + HANG_S)
             asked = judged(asked, answer)
         except Exception as error:  # whatever a caller could see
-            asked = asked._replace(broke=repr(error))
+            if isinstance(error, TimeoutError) and waits_s is not None:
+                asked = asked._replace(hung_up=True)
+            else:
+                asked = asked._replace(broke=repr(error))
         asked = asked._replace(ended=time.monotonic())
         self.asked.append(asked)
         return asked

@@ -124,11 +124,14 @@ def makes_sense(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def doubt_has_a_cause(facts: Facts) -> Iterator[tuple[str, str]]:
-    """`executed: unknown` only where something happened on the call's way while it lived, or the agent itself failed."""
+    """`executed: unknown` only where something happened on the call's way while it lived.
+
+    Or where the agent itself failed (retries_exhausted), or the first request with that key still runs (in_progress).
+    """
     for call, asked in facts.by_call.items():
         began = asked[0].began
         for one in asked:
-            if one.executed == "unknown" and one.problem != "retries_exhausted" and not any(
+            if one.executed == "unknown" and one.problem not in ("retries_exhausted", "in_progress") and not any(
                 cause.touches(began - SLACK_S, one.ended) for cause in facts.on_the_way(one)
             ):
                 yield call, f"{one.problem} at {one.ended:.3f}, and nothing had happened to {one.via} or {one.agent}"
