@@ -237,7 +237,9 @@ class Attempt:
 
     async def _find(self, call: Call, offer: Offer, failed: AttemptFailed, step: Step, tried: set[str]) -> Offer | None:
         """Whom the next attempt goes to; None: nobody is left."""
-        if step.go == "same_agent" or (call.pinned is not None and call.pinned.shared):
+        if call.pinned is not None and call.pinned.joined:
+            call.doubtful = True  # another call with the key has gone there meanwhile
+        if step.go == "same_agent" or call.doubtful:
             again = self._again(offer)
             if again is not None or not _repeatable(call, offer):
                 return again

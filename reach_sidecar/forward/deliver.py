@@ -95,7 +95,7 @@ class Deliver:
     async def _hear_verdict(self, call: Call, response: Response, deadline: float) -> None:
         """What the agent says of its work, in a field or in JSON; the calling side is told in the field."""
         said = outcome.from_header(response.index.get(b"reach-outcome"))
-        if said is None and call.offered.outcome == "json" and response.status == 200 \
+        if said is None and call.offered.outcome == "json" and response.status < 300 \
                 and outcome.is_json(response.index.get(b"content-type")):
             body = response.body
             if isinstance(body, Body) and 0 < (response.length or 0) <= outcome.MAX_JSON_BYTES:

@@ -6,7 +6,7 @@ note and goes nowhere else; it is in doubt from the start, as if the first call'
 when every attempt is known not to have run, the key is free again (design §3, "Dedup").
 
 Two calls with one key at the same time share the note: the second waits until the first has an agent, and joins it
-there. As long as there are two, neither takes the key elsewhere.
+there. From then on neither takes the key elsewhere.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ class Pin:
             try:
                 response = await self._inner(call)
             except Problem as problem:
-                if problem.executed == "no" and not call.doubtful:
+                if pinned.joined and problem.executed == "no" and problem.code != "key_reused":
+                    problem.executed = "unknown"  # not by this call; what the other one did is not known here
+                elif problem.executed == "no" and not call.doubtful:
                     await pinned.free()
                 raise
             try:
@@ -78,6 +80,8 @@ class Pin:
             if pinned.agent and deciding:
                 pinned.decided()
                 deciding = False
+            elif pinned.agent and pinned.users > 1:
+                pinned.joined = True
             yield pinned
         finally:
             pinned.users -= 1

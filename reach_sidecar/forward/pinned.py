@@ -9,23 +9,22 @@ from reach_sidecar.journal.notes import Note, Notes
 
 
 class Pinned:
-    """Where one key goes. `agent` is empty until that is decided, and while it moves; `users` are the calls with it."""
+    """Where one key goes. `agent` is empty until that is decided, and while it moves; `users` are the calls with it.
 
-    __slots__ = ("_notes", "_waiting", "agent", "deciding", "journal", "key", "users")
+    Once a second call has `joined`, the key stays where it is: what that one did there is nothing the first knows of.
+    """
+
+    __slots__ = ("_notes", "_waiting", "agent", "deciding", "joined", "journal", "key", "users")
 
     def __init__(self, key: bytes, notes: Notes) -> None:
         self.key = key
         self.agent = ""
         self.journal = b"-"
         self.users = 0
+        self.joined = False
         self.deciding = False  # one of the calls is about to give it an agent
         self._notes = notes
         self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def shared(self) -> bool:
-        """Must it stay where it is, because another call has joined there?"""
-        return self.users > 1 and bool(self.agent)
 
     async def read(self) -> None:
         """What an earlier call left behind. Raises StoreUnavailable."""
@@ -70,7 +69,7 @@ class Pinned:
 
     async def free(self) -> None:
         """Nothing ran: it may go to any agent again. Where that cannot be noted it stays with the one it has."""
-        if self.users == 1 and self.agent:
+        if self.users == 1 and self.agent and not self.joined:
             self.agent, self.deciding = "", True
             with contextlib.suppress(StoreUnavailable):
                 await self._notes.drop(self.key)

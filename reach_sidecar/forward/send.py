@@ -35,6 +35,7 @@ from reach_sidecar.policy.naming import own_path
 from reach_sidecar.policy.repeat import REFUSALS, SAFE_METHODS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
+HEAD_START_S = 0.005
 MAX_PROBLEM_BYTES = 64 * 1024
 _EXPECT = (b"expect", b"Expect", b"100-continue")
 _FAULT_RESULT: dict[str, Result] = {
@@ -131,7 +132,7 @@ class Send:
             (b"reach-agent", b"Reach-Agent", peer.wire_id),
             (b"reach-caller", b"Reach-Caller", self._me().encode()),
             (b"reach-attempt", b"Reach-Attempt", b"%d" % call.sends),
-            (b"reach-timeout", b"Reach-Timeout", format_timeout(call.deadline - self._loop.time())),
+            (b"reach-timeout", b"Reach-Timeout", format_timeout(_for_the_peer(call.deadline - self._loop.time()))),
             (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
             traceparent(call.trace, span_id),
         )
@@ -207,6 +208,12 @@ class Send:
         """Nobody waits any more. Whoever gave a key of its own may come back for the answer (design, "Cancelling")."""
         if not call.key_given:
             self._canceller.cancel(peer, call.key)
+
+
+def _for_the_peer(remaining_s: float) -> float:
+    """A little less than is left: the called side knows what has run, and shall have said so before the time is over
+    here."""
+    return remaining_s - min(HEAD_START_S, remaining_s * 0.05)
 
 
 def _asks_first(request: Request) -> bool:
