@@ -83,7 +83,7 @@ class Sidecar:
         self._stop_asked = asyncio.Event()
 
     async def start(self) -> dict[str, str]:
-        """Raises PortError, StateDirError, InsecureListener or JournalError, each with a sentence that says what to do."""
+        """Raises PortError, StateDirError, InsecureListener or JournalError: each says in a sentence what to do."""
         config = self.config
         _refuse_open_listeners(config)
         if self._state is None:
