@@ -34,8 +34,7 @@ class Choose:
         if call.session and len(offers) > 1:
             return self._of_session(call, tried, again, now)
         if not tried:
-            found = [offer for offer in offers if offer.peer.is_open(now) and offer.track.breaker.allows(now)
-                     and not offer.peer.is_full(now)]
+            found = [offer for offer in offers if offer.peer.may_take(now) and offer.track.breaker.allows(now)]
             if len(found) < len(offers):
                 found = self._despite_breakers(offers, found, now)
                 call.remark("not_picked", self.excluded(offers, now, found))
@@ -48,8 +47,7 @@ class Choose:
         return found[self._better(call, found, now)]
 
     def _candidates(self, offers: list[Offer], now: float) -> list[Offer]:
-        found = [offer for offer in offers if offer.peer.is_open(now) and offer.track.breaker.allows(now)
-                 and not offer.peer.is_full(now)]
+        found = [offer for offer in offers if offer.peer.may_take(now) and offer.track.breaker.allows(now)]
         return found if len(found) == len(offers) else self._despite_breakers(offers, found, now)
 
     def _despite_breakers(self, offers: list[Offer], found: list[Offer], now: float) -> list[Offer]:

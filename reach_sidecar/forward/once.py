@@ -70,7 +70,7 @@ class Once:
         body = await whole_body(call)
         length = request.header(b"content-length")
         mark = fingerprint(request.method, request.target, request.header(b"content-type") or b"", body,
-                           None if length is None else int(length), call.trace.trace_id.encode())
+                           None if length is None else int(length), call.trace.trace_id.encode(), lasting=store.durable)
         scope = request.index.get(SCOPE, b"")
         key = row_key(call.caller.encode(), call.offered.name.encode(), scope, call.key)
         run = self._runs.get(key)

@@ -91,9 +91,16 @@ class Peer:
         """May it be called? The short form of `excluded`, asked for every candidate of every call."""
         return self._standing is None and self.out_until <= now
 
+    def may_take(self, now: float) -> bool:
+        """Open, and not known to be full: asked for every candidate of every call."""
+        return self._standing is None and self.out_until <= now and not self.is_full(now)
+
     def is_full(self, now: float) -> bool:
         """Would it refuse another call, as far as can be known from here?"""
-        return known_full(self.running, self.queued, self.entry.limits,
+        limits = self.entry.limits
+        if self.in_flight < limits.max_concurrency and self.running < limits.max_concurrency:
+            return False
+        return known_full(self.running, self.queued, limits,
                           None if self.heard_at is None else now - self.heard_at, in_flight=self.in_flight)
 
     def excluded(self, now: float, capability: str = "") -> Exclusion | None:

@@ -49,8 +49,11 @@ def decide(state: State | None, *, same_request: bool, joinable: bool, repeatabl
 
 
 def fingerprint(method: bytes, target: bytes, content_type: bytes, body: bytes | None, length: int | None,
-                trace_id: bytes) -> bytes:
-    """16 bytes that are equal for equal requests. `target`: the path with its query.
+                trace_id: bytes, *, lasting: bool = True) -> bytes:
+    """Bytes that are equal for equal requests. `target`: the path with its query.
+
+    16 bytes of BLAKE2b, or for what this process alone remembers (not `lasting`) 8 of Python's own keyed hash, which
+    takes 0.5 instead of 2.9 µs for 1 KiB.
 
     `body` is None where it streams or is too long: then `length` counts instead (None: not announced), and the
     content type does not. `trace_id` is the call's own, 32 hex digits: where the body holds it, it is left out,
@@ -67,9 +70,12 @@ def fingerprint(method: bytes, target: bytes, content_type: bytes, body: bytes |
         lengths = b" ".join([b"%d" % len(piece) for piece in pieces])
         framed = b"body %d %d %d %b;%b%b%b%b" % (len(method), len(target), len(content_type), lengths,
                                                  method, target, content_type, b"".join(pieces))
+    elif not lasting:
+        return hash((method, target, content_type, body)).to_bytes(8, "big", signed=True)
     else:
-        framed = b"body %d %d %d %d;%b%b%b%b" % (len(method), len(target), len(content_type), len(body),
-                                                 method, target, content_type, body)
+        head = b"body %d %d %d %d;%b%b%b" % (len(method), len(target), len(content_type), len(body),
+                                             method, target, content_type)
+        framed = head + body
     return blake2b(framed, digest_size=16).digest()
 
 
@@ -78,6 +84,9 @@ def row_key(caller: bytes, capability: bytes, scope: bytes, key: bytes) -> bytes
 
     `scope`: what sets the users of one caller apart (a gateway's hash of `Authorization`), else empty.
     """
+    if len(caller) + len(capability) + len(scope) + len(key) <= _PART_AT_MOST:  # the usual case, said at once
+        return b"%d:%b%d:%b%d:%b%d:%b" % (len(caller), caller, len(capability), capability, len(scope), scope,
+                                          len(key), key)
     return b"%b%b%b%b" % (_framed(caller), _framed(capability), _framed(scope), _framed(key))
 
 

@@ -15,8 +15,12 @@ MODULES = [
 # In the packages that calls run through: what not every call needs. A new file there belongs here or in the list.
 NOT_HOT = {
     "reach_sidecar/forward/egress.py": "for hosts outside the mesh",
+    "reach_sidecar/forward/given_key.py": "for capabilities that say where a key stands",
+    "reach_sidecar/forward/pinned.py": "for durable calls, which wait for the disk",
     "reach_sidecar/forward/route.py": "for hosts outside the mesh",
     "reach_sidecar/forward/stack.py": "wires the steps at the start",
+    "reach_sidecar/forward/stores.py": "opens the stores",
+    "reach_sidecar/forward/verdict.py": "for calls that failed",
     "reach_sidecar/http1/listener.py": "once for each connection",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef

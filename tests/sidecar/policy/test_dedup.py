@@ -94,6 +94,17 @@ def test_each_part_counts() -> None:
     assert print_of() == print_of(length=2), "the length of a known body is the body's own"
 
 
+def test_what_one_process_remembers_is_told_apart_as_well() -> None:
+    def quick(*parts: bytes) -> bytes:
+        return fingerprint(*parts, None, TRACE, lasting=False)
+
+    same = quick(b"POST", b"/a", b"text/plain", b"body")
+    assert same == quick(b"POST", b"/a", b"text/plain", bytes(bytearray(b"body"))) and len(same) == 8
+    others = {quick(b"PUT", b"/a", b"text/plain", b"body"), quick(b"POST", b"/ab", b"text/plain", b"ody"),
+              quick(b"POST", b"/a", b"", b"body"), quick(b"POST", b"/a", b"text/plain", b"")}
+    assert len(others) == 4 and same not in others
+
+
 def test_the_trace_of_the_call_is_no_part_of_the_request() -> None:
     body = b'{"task": 1, "trace_id": "%b", "again": ["%b"]}'
     assert print_of(body=body % (TRACE, TRACE)) == print_of(body=body % (AGAIN, AGAIN), trace_id=AGAIN)
