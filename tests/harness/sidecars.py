@@ -219,6 +219,7 @@ class Mesh:
         self._folder = folder
         self.nodes: list[Node] = []
         self.agents: list[Agent] = []
+        self._keys = 0
         self._clients: list[Peer] = []
 
     async def agent(self, script: Script | bytes = b"", *, read_first: bool = True) -> Agent:
@@ -280,6 +281,23 @@ class Mesh:
         """One request from the local agent of `node`; with a body it is a POST."""
         method = method or ("GET" if body is None else "POST")
         return await self.raw(node, request(target, *fields, method=method, body=body, host=host), method=method)
+
+    async def deliver(self, node: Node, *fields: str, key: str | None = None, target: str = "summarize",
+                      agent: str | None = None, caller: str = "a", path: str = "/x", method: str | None = None,
+                      body: bytes | None = None) -> Answer:
+        """One call as another sidecar sends it; `key`: one of the caller's own, else as sidecars make them."""
+        method = method or ("GET" if body is None else "POST")
+        return await self.raw(node, self.delivery(node, *fields, key=key, target=target, agent=agent, caller=caller,
+                                                  path=path, method=method, body=body), method=method, door="mesh")
+
+    def delivery(self, node: Node, *fields: str, key: str | None = None, target: str = "summarize",
+                 agent: str | None = None, caller: str = "a", path: str = "/x", method: str = "GET",
+                 body: bytes | None = None) -> bytes:
+        """The bytes of such a call."""
+        self._keys += 1
+        lines = [f"Reach-Target: {target}", f"Reach-Agent: {node.id if agent is None else agent}",
+                 f"Reach-Caller: {caller}", f"Idempotency-Key: {key or f'reach-{0:024x}-{self._keys:08x}'}", *fields]
+        return request(path, *lines, method=method, body=body)
 
     async def idle(self) -> None:
         """Every slot of every sidecar is free again."""

@@ -16,7 +16,7 @@ from reach_os.ports import PortError
 from reach_os.state_dir import StateDirError
 from reach_sidecar import app as app_module
 from reach_sidecar.app import InsecureListener, Sidecar
-from reach_sidecar.config import DrainConfig, ListenConfig, SidecarConfig, WeightsConfig
+from reach_sidecar.config import DrainConfig, JoinConfig, ListenConfig, SidecarConfig, WeightsConfig
 
 ANY = "127.0.0.1:0"
 
@@ -113,12 +113,13 @@ async def test_stop_does_not_wait_for_ever(inner: Mesh) -> None:
         await asyncio.sleep(60)
 
     a, b = await inner.pair(hangs, drain=DrainConfig(wait=0.0, grace=0.1))
-    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"x"))
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", "Reach-Timeout: 1s", body=b"x"))
     await until(lambda: b.agent.asked)
     inner.nodes.remove(b)
     async with asyncio.timeout(5):
         await b.sidecar.stop()
-        assert (await asking).code == "outcome_unknown"
+        answer = await asking  # it is looked for until the call's time is over
+        assert (answer.code, answer.json["executed"]) == ("outcome_unknown", "unknown")
     await until(lambda: b.agent.gone)
 
 
@@ -256,10 +257,11 @@ async def test_an_agent_that_registers_itself_gives_its_name_to_every_answer(inn
 
 
 async def test_settings_without_effect_are_named_once(inner: Mesh) -> None:
-    a = await inner.node("a", weights=WeightsConfig(rtt=1.0))
+    a = await inner.node("a", join=JoinConfig(token_file="/t"))
     [line] = await a.log(event="config")
-    assert (line["level"], line["detail"]) == ("warn", "Without effect in this version: weights.rtt.")
-    assert not await (await inner.node("b")).log(event="config")
+    assert (line["level"], line["detail"]) == ("warn", "Without effect in this version: join.")
+    weighing = await inner.node("b", weights=WeightsConfig(rtt=1.0))
+    assert not await weighing.log(event="config")
 
 
 async def test_self_says_where_the_sidecar_listens(inner: Mesh) -> None:

@@ -1,10 +1,9 @@
-"""The called side's door: room, the queue, and what is refused before it has run."""
+"""Room at the agent: places, the queue, and what is refused before it has run."""
 
 import asyncio
 
 import pytest
-from harness.sidecars import Asked, Mesh, Node, ok, request, until
-from sidecar.http1.raw import Answer
+from harness.sidecars import Asked, Mesh, ok, request, until
 
 from reach_core.peer import Limits
 from reach_core.problem import Problem
@@ -25,7 +24,7 @@ def soon(seconds: float = 5.0) -> float:
 async def waiting(rooms: Room, count: int, deadline: float | None = None) -> list["asyncio.Task[None]"]:
     tasks = []
     for _ in range(count):
-        tasks.append(asyncio.create_task(rooms.enter(deadline or soon())))
+        tasks.append(asyncio.create_task(rooms.wait(deadline or soon())))
         await asyncio.sleep(0)
     return tasks
 
@@ -39,6 +38,16 @@ async def test_places() -> None:
     one.leave()
     one.leave()
     assert local.running == 0
+
+
+async def test_where_nobody_may_wait_it_is_busy_at_once() -> None:
+    one, local = room(queue=0)
+    assert one.try_enter()
+    with pytest.raises(Refusal, match="limit of 1 calls and 0 wait"):
+        one.try_enter()
+    assert (local.running, local.queued) == (1, 0)
+    one.leave()
+    assert one.try_enter()
 
 
 async def test_first_come_first_served_and_nobody_jumps_the_queue() -> None:
@@ -61,7 +70,7 @@ async def test_a_full_queue_is_busy() -> None:
     assert one.try_enter()
     tasks = await waiting(one, 2)
     with pytest.raises(Refusal) as refusal:
-        await one.enter(soon())
+        one.try_enter()
     assert (refusal.value.reason, refusal.value.executed) == ("busy", "no")
     assert "limit of 1 calls and 2 wait" in refusal.value.detail
     assert (local.running, local.queued) == (1, 2)
@@ -174,7 +183,7 @@ async def test_what_a_queued_call_says_of_executed(inner: Mesh) -> None:
     a, b = await inner.pair(gate, agent={"max_concurrency": 1})
     held = asyncio.ensure_future(inner.ask(a, "/to/summarize/x"))
     await until(lambda: b.agent.asked)
-    answer = await call(inner, b, "Reach-Timeout: 60ms")
+    answer = await inner.deliver(b, "Reach-Timeout: 60ms")
     assert (answer.code, answer.json["executed"]) == ("deadline_exceeded", "no")
     gate.open.set()
     await held
@@ -225,65 +234,45 @@ async def test_one_that_takes_less_gets_there() -> None:
     one.leave()
 
 
-# -- what other sidecars say to it
-
-async def call(inner: Mesh, node: Node, *fields: str, target: str = "summarize", agent: str = "b",
-               caller: str = "a") -> Answer:
-    lines = [f"Reach-Target: {target}", f"Reach-Agent: {agent}", f"Reach-Caller: {caller}", "Idempotency-Key: k",
-             *fields]
-    return await inner.raw(node, request("/x", *lines), door="mesh")
-
-
-def refused(answer: Answer) -> str | None:
-    assert answer.code is not None
-    assert answer.header("Reach-Load") is not None, "load comes with every answer"
-    return answer.header("Reach-Refused")
-
-
-async def test_only_what_lives_here(inner: Mesh) -> None:
-    b = await inner.node("b", ok(), "summarize")
-    assert (await call(inner, b)).status == 200
-    for answer in (await call(inner, b, agent="c"), await call(inner, b, agent=""), await call(inner, b, target="x"),
-                   await call(inner, b, target="@b", agent="c"),
-                   await inner.raw(b, request("/x", "Reach-Target: summarize"), door="mesh")):
-        assert refused(answer) == "not_here"
-        assert answer.json["executed"] == "no"
-    assert (await call(inner, b, target="@b")).status == 200
-    assert (await call(inner, b, target="SUMMARIZE")).status == 200
-    assert len(b.agent.asked) == 3
-
-
-async def test_a_gateway_serves_nobody(inner: Mesh) -> None:
-    a = await inner.node("a")
-    assert refused(await call(inner, a, agent="a", target="@a")) == "not_here"
-
+# -- at the door
 
 async def test_draining_closing_and_unfit(inner: Mesh) -> None:
     b = await inner.node("b", ok(), "summarize")
     await until(lambda: b.sidecar.local.confirmed)
     b.sidecar.local.set_unfit(True)
-    answer = await call(inner, b)
-    assert (refused(answer), answer.status) == ("agent_unreachable", 503)
+    answer = await inner.deliver(b)
+    assert (answer.header("Reach-Refused"), answer.status) == ("agent_unreachable", 503)
     b.sidecar.local.closing = True
-    answer = await call(inner, b)
-    assert (refused(answer), answer.status) == ("draining", 503)
+    answer = await inner.deliver(b)
+    assert (answer.header("Reach-Refused"), answer.status) == ("draining", 503)
     b.sidecar.local.closing = False
     b.sidecar.local.set_unfit(False)
     b.sidecar.local.set_draining(True)
-    assert (await call(inner, b)).status == 200, "others are asked not to call: who has not heard is served"
+    assert (await inner.deliver(b)).status == 200, "others are asked not to call: who has not heard is served"
     assert answer.json["agent"] == "b"
 
 
-@pytest.mark.parametrize("value", ["", "x", "0s", "-1s"])
-async def test_a_time_that_cannot_be_read(inner: Mesh, value: str) -> None:
-    b = await inner.node("b", ok(), "summarize")
-    answer = await call(inner, b, f"Reach-Timeout: {value}")
-    assert (answer.status, answer.code, answer.header("Reach-Fault")) == (400, "bad_request", "bad_request")
+async def test_a_full_house_is_said_to_the_mesh(inner: Mesh) -> None:
+    """With the load, so that the caller leaves it alone for a moment."""
+    gate = Gate()
+    a, b = await inner.pair(gate, agent={"max_concurrency": 1, "queue": 0})
+    held = asyncio.ensure_future(inner.ask(a, "/to/summarize/x"))
+    await until(lambda: b.agent.asked)
+    answer = await inner.deliver(b)
+    assert (answer.header("Reach-Refused"), answer.status, answer.json["executed"]) == ("busy", 503, "no")
+    assert str(answer.header("Reach-Load")).startswith("1 0 1 ")
+    gate.open.set()
+    assert (await held).status == 200
     await inner.idle()
+    assert len(b.agent.asked) == 1
 
 
-@pytest.mark.parametrize("value", ["", "x", "-1", "9" * 400])
-async def test_an_attempt_that_cannot_be_read_is_none(inner: Mesh, value: str) -> None:
+async def test_a_refused_call_is_not_running(inner: Mesh) -> None:
+    """Neither for the agent's own calls to inherit from, nor for the next one with its key to join."""
     b = await inner.node("b", ok(), "summarize")
-    assert (await call(inner, b, f"Reach-Attempt: {value}")).status == 200
-    await inner.idle()
+    b.sidecar.local.closing = True
+    assert (await inner.deliver(b, key="k", body=b"x")).header("Reach-Refused") == "draining"
+    assert len(b.sidecar.running) == 0
+    b.sidecar.local.closing = False
+    assert (await inner.deliver(b, key="k", body=b"x")).status == 200
+    assert len(b.agent.asked) == 1

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from harness.sidecars import Mesh, Node, closed_port, hangs, hangs_up, ok, until
+from harness.sidecars import Asked, Mesh, Node, closed_port, hangs, hangs_up, ok, until
 
 from reach_core.peer import Rank
 from reach_sidecar.config import CapabilityConfig
@@ -103,7 +103,7 @@ async def test_broken_before_the_answer_is_told(inner: Mesh) -> None:
     a, b1, b2 = await trio(inner, hangs_up, ok())
     answer = await inner.ask(a, "/to/summarize/x", body=b"work")
     assert (answer.status, answer.code, answer.json["executed"]) == (502, "outcome_unknown", "unknown")
-    assert tries(answer) == [("b1", "broken")]
+    assert tries(answer) == [("b1", "agent_broke")]
     assert answer.json["agent"] == "b1"
     assert (len(b1.agent.asked), len(b2.agent.asked)) == (1, 0)
     await inner.idle()
@@ -124,22 +124,123 @@ async def test_broken_and_repeatable_goes_to_the_next(inner: Mesh, declared: obj
     await inner.idle()
 
 
-async def test_a_peer_that_breaks_is_told_like_an_agent_that_does(inner: Mesh) -> None:
-    """Not the agent but its sidecar goes away in the middle."""
+async def test_a_peer_that_goes_away_is_asked_until_the_deadline_and_nobody_else(inner: Mesh) -> None:
+    """Not the agent but its sidecar is gone, in the middle of a call that may not run twice."""
     a, b1, b2 = await trio(inner, hangs, ok())
-    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"work"))
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", "Reach-Timeout: 2500ms", body=b"work"))
     await until(lambda: b1.agent.asked)
+    began = time.monotonic()
     await b1.sidecar._mesh.stop(0.0)
     answer = await asking
-    assert (answer.status, answer.code, tries(answer)) == (502, "outcome_unknown", [("b1", "broken")])
-    assert not b2.agent.asked
+    assert (answer.status, answer.code, answer.json["executed"]) == (502, "outcome_unknown", "unknown")
+    assert answer.json["agent"] == "b1"
+    assert tries(answer)[0] == ("b1", "broken")
+    assert {result for _, result in tries(answer)[1:]} == {"connect_failed"}
+    assert len(tries(answer)) >= 3, "after back-off, and not only once"
+    assert time.monotonic() - began < 2.6
+    assert (len(b1.agent.asked), b2.agent.asked) == (1, [])
     await inner.idle()
+
+
+async def test_a_connection_that_breaks_is_no_answer_and_the_run_is_joined(inner: Mesh) -> None:
+    gate = asyncio.Event()
+
+    async def slow(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        writer.write(ok(b"once"))
+
+    a, b1, b2 = await trio(inner, slow, ok())
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", "Reach-Retries-Left: 0", body=b"work"))
+    await until(lambda: b1.agent.asked)
+    for _ in range(2):
+        a.peer("b1").pool.close()
+        await until(lambda: b1.slots()["in"] == 2)
+    gate.set()
+    answer = await asking
+    assert (answer.status, answer.body, answer.header("Reach-Agent")) == (200, b"once", "b1")
+    assert (len(b1.agent.asked), b2.agent.asked) == (1, []), "asking again is no work, so the chain has retries enough"
+    assert a.sidecar.chains._spent == {}
+    await inner.idle()
+
+
+async def test_where_no_keys_are_kept_nobody_is_asked_again(inner: Mesh) -> None:
+    """The run could not be told from a new one."""
+    a, b1, b2 = await trio(inner, hangs, ok(), declared=CapabilityConfig(name="summarize", dedup="off"))
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"work"))
+    await until(lambda: b1.agent.asked)
+    a.peer("b1").pool.close()
+    answer = await asking
+    assert (answer.status, answer.code, tries(answer)) == (502, "outcome_unknown", [("b1", "broken")])
+    assert (len(b1.agent.asked), b2.agent.asked) == (1, [])
+
+
+# -- what the agent says of its work
+
+RETRYABLE = b"HTTP/1.1 200 OK\r\nReach-Outcome: retryable_failure\r\nContent-Length: 5\r\n\r\nlater"
+
+
+async def test_said_to_be_not_done_goes_to_the_next_after_a_while(inner: Mesh) -> None:
+    a, b1, b2 = await trio(inner, RETRYABLE, ok())
+    began = time.monotonic()
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.header("Reach-Agent"), answer.header("Reach-Attempts")) == (200, "b2", "2")
+    assert time.monotonic() - began >= 0.5
+    assert (b1.agent.last.one("Reach-Attempt"), b2.agent.last.one("Reach-Attempt")) == ("1", "2")
+    await inner.idle()
+
+
+async def test_an_agent_is_asked_again_after_the_time_it_named(inner: Mesh) -> None:
+    answers = [b"HTTP/1.1 503 Soon\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", ok(b"now")]
+
+    async def later(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers.pop(0))
+
+    a, b = await inner.pair(later)
+    began = time.monotonic()
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.body, answer.header("Reach-Attempts")) == (200, b"now", "2")
+    assert 1.0 <= time.monotonic() - began < 3.0
+    assert len(b.agent.asked) == 2, "the first answer said that nothing was done: its key was free again"
+
+
+@pytest.mark.parametrize(("declared", "tries_b2"), [(IDEMPOTENT, 1), ("summarize", 0)])
+async def test_a_plain_5xx_is_tried_elsewhere_only_where_twice_does_no_harm(inner: Mesh, declared: object,
+                                                                            tries_b2: int) -> None:
+    a, _b1, b2 = await trio(inner, b"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nbad", ok(b"good"),
+                            declared=declared)
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.body) == ((200, b"good") if tries_b2 else (500, b"bad"))
+    assert len(b2.agent.asked) == tries_b2
+    assert answer.header("Reach-Attempts") == str(1 + tries_b2)
+
+
+async def test_a_5xx_passes_as_well_after_somebody_else_has_refused(inner: Mesh) -> None:
+    a, b1, _b2 = await trio(inner, ok(), b"HTTP/1.1 500 No\r\nX-Own: 1\r\nContent-Length: 3\r\n\r\nbad")
+    b1.sidecar.local.closing = True
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.body, answer.header("X-Own")) == (500, b"bad", "1")
+    assert answer.header("Reach-Attempts") == "2"
+
+
+@pytest.mark.parametrize(("word", "status", "code"), [("failure", 502, "agent_failure"),
+                                                      ("invalid_request", 422, "agent_invalid_request")])
+async def test_a_failure_that_the_agent_declares_is_final(inner: Mesh, word: str, status: int, code: str) -> None:
+    said = b"HTTP/1.1 200 OK\r\nReach-Outcome: %b\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\":1}"
+    a, _b1, b2 = await trio(inner, said % word.encode(), ok(), declared=IDEMPOTENT)
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.code, answer.json["executed"]) == (status, code, "yes")
+    assert answer.json["answer"] == {"status": 200, "body": {"a": 1}}
+    assert tries(answer) == [("b1", word)]
+    assert not b2.agent.asked
+
+
+# -- bounds
 
 
 async def test_chain_without_retries(inner: Mesh) -> None:
     a, _b1, _b2 = await trio(inner, hangs_up, ok(), declared=IDEMPOTENT)
     answer = await inner.ask(a, "/to/summarize/x", "Reach-Retries-Left: 0")
-    assert (answer.status, answer.code, tries(answer)) == (502, "outcome_unknown", [("b1", "broken")])
+    assert (answer.status, answer.code, tries(answer)) == (502, "outcome_unknown", [("b1", "agent_broke")])
 
 
 async def test_three_attempts_at_most(inner: Mesh) -> None:
@@ -156,12 +257,31 @@ async def test_three_attempts_at_most(inner: Mesh) -> None:
     await inner.idle()
 
 
-async def test_all_busy(inner: Mesh) -> None:
+async def test_agents_that_are_known_to_be_full_are_not_asked(inner: Mesh) -> None:
     a = await inner.node("a")
     nodes = [await inner.node(name, hangs, "summarize", agent={"max_concurrency": 1, "queue": 0})
              for name in ("b1", "b2")]
     inner.share()
     held = [asyncio.ensure_future(inner.ask(a, f"/to/@{node.id}/x")) for node in nodes]
+    await until(lambda: all(node.agent.asked for node in nodes))
+    answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+    assert (answer.status, answer.code, answer.json["executed"]) == (503, "backpressure", "no")
+    assert tries(answer) == []
+    assert answer.header("Retry-After") == "1"
+    for name in ("b1", "b2"):
+        assert f"{name}: all of its 1 places are taken" in answer.json["detail"]
+        assert a.peer(name).excluded(asyncio.get_running_loop().time()).reason == "full"
+    for task in held:
+        task.cancel()
+
+
+async def test_all_busy_for_somebody_else(inner: Mesh) -> None:
+    """Then this sidecar does not know before it has asked."""
+    a, c = await inner.node("a"), await inner.node("c")
+    nodes = [await inner.node(name, hangs, "summarize", agent={"max_concurrency": 1, "queue": 0})
+             for name in ("b1", "b2")]
+    inner.share()
+    held = [asyncio.ensure_future(inner.ask(c, f"/to/@{node.id}/x")) for node in nodes]
     await until(lambda: all(node.agent.asked for node in nodes))
     answer = await inner.ask(a, "/to/summarize/x", body=b"work")
     assert (answer.status, answer.code, answer.json["executed"]) == (503, "backpressure", "no")
@@ -171,15 +291,19 @@ async def test_all_busy(inner: Mesh) -> None:
         task.cancel()
 
 
-async def test_busy_goes_to_the_next(inner: Mesh) -> None:
-    a = await inner.node("a")
+@pytest.mark.parametrize("mine", [True, False])
+async def test_busy_goes_to_the_next(inner: Mesh, mine: bool) -> None:
+    """`mine`: it is known beforehand, so nothing is asked in vain."""
+    a, c = await inner.node("a"), await inner.node("c")
     b1 = await inner.node("b1", hangs, "summarize", agent={"max_concurrency": 1, "queue": 0})
     await inner.node("b2", ok(), "summarize")
     inner.share()
-    held = asyncio.ensure_future(inner.ask(a, "/to/@b1/x"))
+    held = asyncio.ensure_future(inner.ask(a if mine else c, "/to/@b1/x"))
     await until(lambda: b1.agent.asked)
     for _ in range(4):
-        assert (await inner.ask(a, "/to/summarize/x", body=b"work")).header("Reach-Agent") == "b2"
+        answer = await inner.ask(a, "/to/summarize/x", body=b"work")
+        assert answer.header("Reach-Agent") == "b2"
+        assert answer.header("Reach-Attempts") == "1" or not mine
     held.cancel()
 
 

@@ -10,7 +10,6 @@ from harness.sidecars import Asked, Mesh, Node, closed_port, hangs, hangs_up, ok
 from sidecar.http1.raw import Answer, Peer
 
 from reach_sidecar.config import CapabilityConfig
-from reach_sidecar.forward.cancel import RunningCalls
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b"4\r\nmore\r\n"
@@ -23,6 +22,17 @@ async def streams(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(CHUNK)
         await writer.drain()
         await asyncio.sleep(0.01)
+
+
+class Gate:
+    """An agent that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await self.open.wait()
+        writer.write(ok(b"ran"))
 
 
 async def begun(inner: Mesh, a: Node, b: Node, *fields: str, streaming: bool = False) -> Peer:
@@ -72,45 +82,91 @@ async def test_one_that_waits_for_a_place_is_cancelled_too(inner: Mesh) -> None:
 
 
 async def test_a_key_of_the_agents_own_keeps_the_run(inner: Mesh) -> None:
-    """It may come back for the answer: the run ends only as one whose connection broke."""
-    a, b = await inner.pair(hangs)
-    b.sidecar._mesh.service.abandon_after_s = 0.3
+    """It may come back for the answer, whenever: neither the going nor the broken connection ends the run."""
+    gate = Gate()
+    a, b = await inner.pair(gate)
+    b.sidecar._mesh.service.abandon_after_s = 0.02
     client = await begun(inner, a, b, "Idempotency-Key: order-7")
-    left = time.monotonic()
     client.close()
-    await until(lambda: b.agent.gone == 1)
-    assert time.monotonic() - left > 0.25
+    await until(lambda: not any(a.slots().values()))
+    await until(lambda: not b.sidecar._mesh.service.connections)
+    await asyncio.sleep(0.2)  # it would have ended ten times over
+    assert (b.sidecar.local.running, b.agent.gone) == (1, 0)
+    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", "Idempotency-Key: order-7", body=b"work"))
+    await until(lambda: b.slots()["in"] == 2)
+    gate.open.set()
+    answer = await asking
+    assert (answer.status, answer.body) == (200, b"ran")
     await inner.idle()
+    assert (await inner.ask(a, "/to/summarize/x", "Idempotency-Key: order-7", body=b"work")).body == b"ran"
+    assert (len(b.agent.asked), b.agent.gone) == (1, 0)
 
 
-async def test_a_connection_that_merely_breaks_leaves_the_run_going(inner: Mesh) -> None:
-    a, b = await inner.pair(hangs)
-    b.sidecar._mesh.service.abandon_after_s = 0.3
+async def test_a_connection_that_merely_breaks_is_made_again_and_joins_the_run(inner: Mesh) -> None:
+    gate = Gate()
+    a, b = await inner.pair(gate)
     asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"work"))
     await until(lambda: b.agent.asked)
     a.peer("b").pool.close()
+    await until(lambda: b.slots()["in"] == 2)
+    assert (b.sidecar.local.running, b.agent.gone) == (1, 0)
+    gate.open.set()
     answer = await asking
+    assert (answer.status, answer.body, answer.header("Reach-Attempts")) == (200, b"ran", "2")
+    await inner.idle()
+    assert (len(b.agent.asked), b.agent.gone) == (1, 0)
+    assert [line["status"] for line in await b.log(event="deliver")] == [200, 200]
+
+
+async def test_a_broken_connection_that_nobody_comes_back_from_ends_the_run_after_a_while(inner: Mesh) -> None:
+    """Its key was made by the calling sidecar, which repeats it within moments or never."""
+    b = await inner.node("b", hangs, "summarize")
+    b.sidecar._mesh.service.abandon_after_s = 0.3
+    client = await inner.connect(b, "mesh")
+    await client.send(inner.delivery(b, method="POST", body=b"work"))
+    await until(lambda: b.agent.asked)
     broke = time.monotonic()
-    assert answer.code == "outcome_unknown"
+    client.reset()
+    await until(lambda: not b.sidecar._mesh.service.connections)
     assert (b.sidecar.local.running, b.agent.gone) == (1, 0)
     await until(lambda: b.agent.gone == 1)
     assert time.monotonic() - broke > 0.2
     await inner.idle()
 
 
-async def test_a_run_that_goes_on_may_end_by_itself(inner: Mesh) -> None:
-    go = asyncio.Event()
-
-    async def slow(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await go.wait()
-        writer.write(ok())
-
-    a, b = await inner.pair(slow)
-    asking = asyncio.ensure_future(inner.ask(a, "/to/summarize/x", body=b"work"))
+async def test_a_run_that_others_wait_for_goes_on(inner: Mesh) -> None:
+    """The one that began it breaks off and asks for its end; the one that joined gets the answer."""
+    gate = Gate()
+    b = await inner.node("b", gate, "summarize")
+    b.sidecar._mesh.service.abandon_after_s = 0.02
+    sent = inner.delivery(b, method="POST", body=b"work")
+    first, second = await inner.connect(b, "mesh"), await inner.connect(b, "mesh")
+    await first.send(sent)
     await until(lambda: b.agent.asked)
-    a.peer("b").pool.close()
-    await asking
-    go.set()
+    await second.send(sent)
+    await until(lambda: b.slots()["in"] == 2)
+    await asyncio.sleep(0.05)  # until it has joined
+    first.reset()
+    key = b.agent.last.one("Idempotency-Key")
+    assert (await delete(inner, b, key)).status == 404
+    await asyncio.sleep(0.2)
+    assert b.agent.gone == 0
+    gate.open.set()
+    answer = await second.final()
+    assert (answer.status, answer.body) == (200, b"ran")
+    await inner.idle()
+    assert (len(b.agent.asked), b.agent.gone) == (1, 0)
+
+
+async def test_a_run_that_goes_on_may_end_by_itself(inner: Mesh) -> None:
+    gate = Gate()
+    b = await inner.node("b", gate, "summarize")
+    client = await inner.connect(b, "mesh")
+    await client.send(inner.delivery(b, method="POST", body=b"work"))
+    await until(lambda: b.agent.asked)
+    client.reset()
+    await until(lambda: not b.sidecar._mesh.service.connections)
+    gate.open.set()
     await inner.idle()
     assert b.agent.gone == 0
     [line] = await b.log(event="deliver")
@@ -127,32 +183,35 @@ async def test_a_sidecar_that_cannot_be_told_holds_nobody(inner: Mesh) -> None:
 
 
 async def test_two_calls_with_one_key_do_not_end_each_other(inner: Mesh) -> None:
-    a, b = await inner.pair(hangs)
+    """They are one execution; it ends for the second although the first has gone."""
+    gate = Gate()
+    a, b = await inner.pair(gate)
     first = await begun(inner, a, b, "Idempotency-Key: same")
-    second = await inner.connect(a)
-    await second.send(request("/to/summarize/x", "Idempotency-Key: same"))
-    await until(lambda: len(b.agent.asked) == 2)
+    second = await begun(inner, a, b, "Idempotency-Key: same")
+    await until(lambda: b.slots()["in"] == 2)
     first.close()
-    await asyncio.sleep(0.1)
+    await until(lambda: a.slots()["out"] == 1)
     assert b.agent.gone == 0
-    b.sidecar._mesh.service.abandon_after_s = 0.01
-    second.close()
+    gate.open.set()
+    answer = await second.final()
+    assert (answer.status, answer.body) == (200, b"ran")
+    await inner.idle()
+    assert len(b.agent.asked) == 1
 
 
 # -- DELETE /v1/calls/{key}
 
-async def delete(inner: Mesh, node: Node, key: str, caller: str = "a") -> Answer:
-    target = f"/v1/calls/{quote(key, safe='')}"
+async def delete(inner: Mesh, node: Node, key: str, caller: str = "a", key_encoding: str = "utf-8") -> Answer:
+    target = f"/v1/calls/{quote(key, safe='', encoding=key_encoding)}"
     return await inner.raw(node, request(target, f"Reach-Caller: {caller}", method="DELETE"), door="mesh")
 
 
 async def test_only_the_caller_may_cancel_and_only_its_own(inner: Mesh) -> None:
-    key = "a/b ?&%é"
     b = await inner.node("b", hangs, "summarize")
     client = await inner.connect(b, "mesh")
-    await client.send(request("/x", "Reach-Target: summarize", "Reach-Agent: b", "Reach-Caller: a")[:-2]
-                      + b"Idempotency-Key: " + key.encode() + b"\r\n\r\n")
+    await client.send(inner.delivery(b, method="POST", body=b"work"))
     await until(lambda: b.agent.asked)
+    key = b.agent.last.one("Idempotency-Key")
     for answer in (await delete(inner, b, key, "c"), await delete(inner, b, key, ""), await delete(inner, b, "other")):
         assert (answer.status, answer.code) == (404, "not_found")
     assert b.agent.gone == 0
@@ -163,51 +222,21 @@ async def test_only_the_caller_may_cancel_and_only_its_own(inner: Mesh) -> None:
     await inner.idle()
 
 
-async def test_running_calls_by_themselves() -> None:
-    running = RunningCalls()
-    stopped = []
-
-    async def run(key: bytes) -> None:
-        running.enter("a", key)
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            stopped.append(key)
-            raise
-        finally:
-            running.leave("a", key)
-
-    tasks = [asyncio.create_task(run(key)) for key in (b"1", b"2")]
-    await asyncio.sleep(0)
-    assert len(running) == 2
-    assert not running.cancel("b", b"1")
-    assert running.cancel("a", b"1")
-    assert not running.cancel("a", b"1")
-    await asyncio.gather(tasks[0], return_exceptions=True)
-    assert (stopped, len(running)) == ([b"1"], 1)
-    tasks[1].cancel()
-    await asyncio.gather(tasks[1], return_exceptions=True)
-    assert len(running) == 0
-
-
-async def test_whoever_leaves_takes_only_itself_along() -> None:
-    """The second call with a key is the one that is registered; the first leaving does not take it out."""
-    running = RunningCalls()
-    go = [asyncio.Event(), asyncio.Event()]
-
-    async def run(index: int) -> None:
-        running.enter("a", b"k")
-        await go[index].wait()
-        running.leave("a", b"k")
-
-    tasks = [asyncio.create_task(run(0)), asyncio.create_task(run(1))]
-    await asyncio.sleep(0)
-    go[0].set()
-    await tasks[0]
-    assert len(running) == 1
-    go[1].set()
-    await tasks[1]
-    assert len(running) == 0
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_odd_keys_are_found_and_an_agents_own_keeps_the_run(inner: Mesh, method: str) -> None:
+    """A safe method keeps no key, so nobody can come back for its answer: that one is ended."""
+    key = "a/b ?&%\xe9"
+    b = await inner.node("b", hangs, CapabilityConfig(name="summarize", dedup="off" if method == "GET" else "memory"))
+    client = await inner.connect(b, "mesh")
+    body = b"work" if method == "POST" else None
+    await client.send(inner.delivery(b, key=key, method=method, body=body))
+    await until(lambda: b.agent.asked)
+    answer = await delete(inner, b, key, key_encoding="latin-1")
+    assert answer.status == (204 if method == "GET" else 404)
+    if method == "GET":
+        await until(lambda: b.agent.gone == 1)
+    else:
+        assert b.agent.gone == 0
 
 
 # -- whatever goes wrong, every slot is free again
@@ -232,7 +261,8 @@ async def client_leaves_while_sending(inner: Mesh, a: Node, b: Node) -> None:
 
 
 async def mesh_breaks(inner: Mesh, a: Node, b: Node) -> None:
-    asking = asyncio.ensure_future(answers(inner, a, b))
+    """The call joins its own run, and waits for it as long as it may."""
+    asking = asyncio.ensure_future(in_a_hurry(inner, a, b, "400ms"))
     await until(lambda: b.agent.asked)
     a.peer("b").pool.close()
     await asking
@@ -245,8 +275,8 @@ async def agent_dies(inner: Mesh, a: Node, b: Node) -> None:
     await asking
 
 
-async def in_a_hurry(inner: Mesh, a: Node, b: Node) -> None:
-    await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 60ms", body=b"work")
+async def in_a_hurry(inner: Mesh, a: Node, b: Node, timeout: str = "60ms") -> None:
+    await inner.ask(a, "/to/summarize/x", f"Reach-Timeout: {timeout}", body=b"work")
 
 
 async def nonsense_in_the_body(inner: Mesh, a: Node, b: Node) -> None:
@@ -259,7 +289,7 @@ async def refused(inner: Mesh, a: Node, b: Node) -> None:
 
 
 async def sidecar_cut(inner: Mesh, a: Node, b: Node) -> None:
-    asking = asyncio.ensure_future(answers(inner, a, b))
+    asking = asyncio.ensure_future(in_a_hurry(inner, a, b, "400ms"))
     await until(lambda: b.agent.asked)
     await b.sidecar._mesh.stop(0.0)
     await asking
@@ -282,5 +312,9 @@ async def test_slots_are_free_again(inner: Mesh, script: object,
     await inner.idle()
     for node in (a, b):
         assert not await node.log(event="defect")
-    assert len(await a.log(event="call")) == 1
-    assert len(await b.log(event="deliver")) == 1
+    [call] = await a.log(event="call")
+    sent = {line["attempt_span_id"] for line in (call, *await a.log(event="attempt"))}
+    delivered = [line["parent_id"] for line in await b.log(event="deliver")]
+    assert delivered
+    assert len(delivered) == len(set(delivered)), "one line for each attempt that arrived"
+    assert set(delivered) <= sent

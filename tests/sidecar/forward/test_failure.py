@@ -4,7 +4,8 @@ import pytest
 
 from reach_core.problem import KINDS, Problem
 from reach_sidecar.forward.failure import AttemptFailed, Refusal, mesh_mark, request_broke
-from reach_sidecar.policy.retry import EXECUTED, REFUSALS
+from reach_sidecar.http1.message import Response
+from reach_sidecar.policy.repeat import EXECUTED, REFUSALS
 
 
 @pytest.mark.parametrize("reason", sorted(REFUSALS))
@@ -22,7 +23,14 @@ def test_any_other_problem_is_a_fault() -> None:
 
 def test_a_failed_attempt_carries_what_a_retry_is_decided_by() -> None:
     failed = AttemptFailed("broken", "it broke")
-    assert (failed.result, failed.detail, str(failed)) == ("broken", "it broke", "it broke")
+    assert (failed.result, failed.detail, str(failed), failed.response) == ("broken", "it broke", "it broke", None)
+    response = Response(503, [])
+    assert AttemptFailed("retryable", "its agent answered 503", response).response is response
+
+
+def test_a_listener_that_is_full_refuses_like_an_agent_that_is() -> None:
+    """It knows of no agent yet, and the call has not run: the next one is tried at once."""
+    assert mesh_mark(Problem("backpressure", "x")) == [(b"reach-refused", b"Reach-Refused", b"busy")]
 
 
 def test_a_request_that_broke() -> None:

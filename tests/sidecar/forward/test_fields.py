@@ -9,7 +9,7 @@ from reach_sidecar.forward.call import Timing
 from reach_sidecar.http1.message import Field, field
 
 SIDECARS_OWN = ["Reach-Caller", "Reach-Attempt", "Reach-Agent", "Reach-Journal", "Reach-Load", "Reach-Refused",
-                "Reach-Trace-Id", "Reach-Attempts", "Reach-Matched", "Reach-Fault"]
+                "Reach-Trace-Id", "Reach-Attempts", "Reach-Matched", "Reach-Fault", "Reach-Scope"]
 
 
 def made(*lines: str) -> list[Field]:
@@ -83,7 +83,17 @@ def test_a_load_that_makes_no_sense_is_none(value: bytes | None) -> None:
 
 
 def test_server_timing() -> None:
-    assert fields.server_timing(Timing(1.25, 0.04, 10))[2] == b"queue;dur=1.2, agent;dur=0.0, mesh;dur=10.0"
+    assert fields.server_timing(Timing(1.25, 0.04, 10, 0.0))[2] == b"queue;dur=1.2, agent;dur=0.0, mesh;dur=10.0"
+
+
+def test_server_timing_tells_what_went_before_the_answered_attempt() -> None:
+    assert fields.server_timing(Timing(0.0, 2.0, 1.0, 512.34))[2] == (
+        b"queue;dur=0.0, agent;dur=2.0, mesh;dur=1.0, retry;dur=512.3")
+
+
+def test_what_sidecars_say_to_each_other_stops_before_the_agent() -> None:
+    headers = made("Reach-Journal: 1a2b", "Reach-Scope: 3c", "Reach-Caller: a", "X-Own: 1")
+    assert shown(fields.delivering(headers, "")) == ["Reach-Caller: a", "X-Own: 1"]
 
 
 # -- through two sidecars

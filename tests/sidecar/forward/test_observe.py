@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 from harness.sidecars import Mesh, Node, hangs, hangs_up, ok, request, until
@@ -78,7 +79,7 @@ def test_taking_over_by_itself() -> None:
 # -- lines
 
 async def told(inner: Mesh, a: Node, b: Node, *fields: str, body: bytes | None = b"secret-in") -> tuple[
-        Answer, dict[str, object], list[dict[str, object]], list[dict[str, object]]]:
+        Answer, dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     """The answer, the one line of the caller, the lines of the called side, the failed attempts."""
     answer = await inner.ask(a, "/to/Summarize/x?token=secret-query", "Authorization: Bearer secret-header",
                              f"traceparent: {GIVEN}", *fields, body=body)
@@ -114,7 +115,7 @@ async def test_failed_attempts_have_a_line_each(inner: Mesh) -> None:
     _, call, [deliver], [attempt] = await told(inner, a, b)
     assert (call["status"], call["outcome"], call["level"]) == (502, "outcome_unknown", "warn")
     assert (deliver["status"], deliver["outcome"], deliver["level"]) == (502, "outcome_unknown", "warn")
-    assert (attempt["outcome"], attempt["attempt"], attempt["target"], attempt["caller"]) == ("broken", 1, "b", "a")
+    assert (attempt["outcome"], attempt["attempt"], attempt["target"], attempt["caller"]) == ("agent_broke", 1, "b", "a")
     assert attempt["level"] == "warn"
     assert attempt["key"] == call["key"]
     assert "closed the connection" in attempt["detail"]
@@ -181,8 +182,30 @@ async def test_retries_are_counted(inner: Mesh) -> None:
     await inner.node("b2", hangs_up, idempotent)
     inner.share()
     await inner.ask(a, "/to/summarize/x", body=b"x")
-    assert a.sidecar.metrics.retries == {"summarize": 1}
-    assert a.sidecar.metrics.attempts == {("b1", "broken"): 1, ("b2", "broken"): 1}
+    assert a.sidecar.metrics.retries == {("summarize", "agent_broke"): 2}
+    attempts = a.sidecar.metrics.attempts
+    assert set(attempts) == {("b1", "agent_broke"), ("b2", "agent_broke")}
+    assert sum(attempts.values()) == 3
+
+
+async def test_a_key_that_was_seen_before_is_told_and_counted(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    for _ in range(2):
+        assert (await inner.ask(a, "/to/summarize/x", "Idempotency-Key: k", body=b"x")).status == 200
+    first, second = await b.log(event="deliver")
+    assert ("dedup" in first, second["dedup"]) == (False, "replay")
+    assert b.sidecar.metrics.dedup == {"replay": 1}
+    assert len(b.agent.asked) == 1
+
+
+async def test_whom_the_call_could_not_go_to_is_told(inner: Mesh) -> None:
+    a = await inner.node("a")
+    b1, b2 = await inner.node("b1", ok(), "summarize"), await inner.node("b2", ok(), "summarize")
+    a.learn(b1.entry(flags=("draining",)), b2.entry())
+    trace_id = (await inner.ask(a, "/to/summarize/x")).header("Reach-Trace-Id")
+    [call] = await a.log(trace_id, "call")
+    assert call["not_picked"] == {"b1": "draining"}
+    assert call["target"] == "b2"
 
 
 async def test_under_way(inner: Mesh) -> None:

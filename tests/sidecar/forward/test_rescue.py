@@ -64,6 +64,7 @@ async def test_attempts_are_told() -> None:
     made = call()
     made.target = "b"
     made.attempts = [Attempt("c", "busy", 1.26, "no"), Attempt("b", "broken", 2.0, "unknown")]
+    made.sends = 2
     response, document = await rescued(Problem("outcome_unknown", "Ask."), made)
     assert document["agent"] == "b"
     assert document["attempts"] == [{"agent": "c", "result": "busy", "ms": 1.3},

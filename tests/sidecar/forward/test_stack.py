@@ -8,7 +8,7 @@ def layers(outermost: object) -> list[str]:
     layer: object | None = outermost
     while layer is not None:
         names.append(type(layer).__name__)
-        layer = getattr(layer, "_inner", None) or getattr(layer, "_send", None)
+        layer = getattr(layer, "_inner", getattr(layer, "_send", None))
     return names
 
 
@@ -16,5 +16,5 @@ async def test_order(inner: Mesh) -> None:
     b = await inner.node("b", ok(), "summarize")
     outbound = b.sidecar._outbound.service.handler
     mesh = b.sidecar._mesh.service.handler
-    assert layers(outbound._call) == ["Observe", "Rescue", "Target", "Attempt", "Send"]  # type: ignore[attr-defined]
-    assert layers(mesh._call) == ["Observe", "Rescue", "Admit", "Deliver"]  # type: ignore[attr-defined]
+    assert layers(outbound._call) == ["Observe", "Rescue", "Target", "Pin", "Attempt", "Send"]  # type: ignore[attr-defined]
+    assert layers(mesh._call) == ["Observe", "Rescue", "Authorise", "Once", "Admit", "Deliver"]  # type: ignore[attr-defined]

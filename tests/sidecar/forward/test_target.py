@@ -52,8 +52,8 @@ async def test_the_capabilitys_own_path_is_that_of_the_agent_that_is_called(inne
         assert (await inner.ask(a, "/to/summarize?x=1")).status == 200
     assert {got.target for got in one.agent.asked} == {"/v1/run?x=1"}
     assert {got.target for got in two.agent.asked} == {"/process?x=1"}
-    assert (await inner.ask(a, "/to/@one")).status == 200
-    assert one.agent.last.target == "/process"
+    assert (await inner.ask(a, "/to/@one?y=2")).status == 200
+    assert one.agent.last.target == "/v1/run?y=2", "the path of its only capability"
 
 
 async def test_another_agents_entry_cannot_write_requests(inner: Mesh) -> None:

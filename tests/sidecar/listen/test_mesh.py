@@ -52,11 +52,26 @@ async def test_deleting_what_does_not_run(inner: Mesh, key: str) -> None:
 async def test_deleting_what_runs(inner: Mesh) -> None:
     b = await inner.node("b", hangs, "summarize")
     client = await inner.connect(b, "mesh")
-    await client.send(request("/x", "Reach-Target: summarize", "Reach-Agent: b", "Reach-Caller: a", "Idempotency-Key: k"))
+    await client.send(inner.delivery(b, method="POST", body=b"work"))
     await until(lambda: b.agent.asked)
-    answer = await inner.raw(b, request("/v1/calls/k", "Reach-Caller: a", method="DELETE"), method="DELETE", door="mesh")
+    key = b.agent.last.one("Idempotency-Key")
+    answer = await inner.raw(b, request(f"/v1/calls/{key}", "Reach-Caller: a", method="DELETE"), method="DELETE",
+                             door="mesh")
     assert (answer.status, marked(answer)) == (204, None)
     await inner.idle()
+
+
+async def test_deleting_what_is_still_of_use(inner: Mesh) -> None:
+    """The agent that called gave the key itself, and may come back for the answer."""
+    b = await inner.node("b", hangs, "summarize")
+    client = await inner.connect(b, "mesh")
+    await client.send(inner.delivery(b, key="order-7", method="POST", body=b"work"))
+    await until(lambda: b.agent.asked)
+    answer = await inner.raw(b, request("/v1/calls/order-7", "Reach-Caller: a", method="DELETE"), method="DELETE",
+                             door="mesh")
+    assert (answer.status, answer.code, answer.header("Reach-Fault")) == (404, "not_found", "not_found")
+    assert "others wait for it" in answer.json["detail"]
+    assert b.agent.gone == 0
 
 
 @pytest.mark.parametrize(("raw", "code"), [

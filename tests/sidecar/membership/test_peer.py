@@ -1,12 +1,17 @@
-"""What a sidecar knows of another agent by itself: load, trouble, calls under way."""
+"""What a sidecar knows of another agent by itself: load, trouble, distance, breakers, calls under way."""
+
+from random import Random
 
 import msgspec
 import pytest
 
 from reach_core.peer import Capability, Entry, Limits, Rank
 from reach_sidecar.http1.limits import Limits as Bounds
-from reach_sidecar.membership.peer import LOAD_HALF_LIFE_S, Peer
-from reach_sidecar.policy.retry import ADDRESS_OUT_S
+from reach_sidecar.membership.peer import LOAD_HALF_LIFE_S, RTT_SPAN_S, Peer
+from reach_sidecar.policy.breaker import OPENS_AT
+from reach_sidecar.policy.limit import BELIEVED_S
+from reach_sidecar.policy.pick import rtt_factor
+from reach_sidecar.policy.repeat import ADDRESS_OUT_S
 
 ENTRY = Entry(agent_id="b", gen=5, ver=1, rank=Rank.UP, address="10.0.0.7:7071", version="1.2",
               capabilities=(Capability(name="summarize", aliases=("shorten",), attributes={"cost": ["low"]}),),
@@ -23,21 +28,89 @@ def peer() -> Peer:
 
 
 def test_load_that_was_said_fades(peer: Peer) -> None:
-    assert peer.candidate(0.0) == (0.0,)
+    assert peer.load(0.0) == 0.0
     peer.hear_load(4, 2, 100.0)
-    assert peer.candidate(100.0).load == 0.6
-    assert peer.candidate(100.0 + LOAD_HALF_LIFE_S).load == 0.6
-    assert peer.candidate(100.1 + LOAD_HALF_LIFE_S).load == 0.3
-    assert peer.candidate(100.1 + 4 * LOAD_HALF_LIFE_S).load == 0.0
+    assert peer.load(100.0) == 0.6
+    assert peer.load(100.0 + LOAD_HALF_LIFE_S) == 0.6
+    assert peer.load(100.1 + LOAD_HALF_LIFE_S) == 0.3
+    assert peer.load(100.1 + 4 * LOAD_HALF_LIFE_S) == 0.0
 
 
 def test_own_calls_count_whatever_was_said(peer: Peer) -> None:
     peer.in_flight = 5
-    assert peer.candidate(0.0).load == 0.5
+    assert peer.load(0.0) == 0.5
     peer.hear_load(9, 0, 0.0)
-    assert peer.candidate(0.0).load == 0.9
+    assert peer.load(0.0) == 0.9
     peer.hear_load(1, 0, 0.0)
-    assert peer.candidate(0.0).load == 0.5
+    assert peer.load(0.0) == 0.5
+
+
+def break_it(peer: Peer, capability: str, now: float) -> None:
+    """Fail often enough for its breaker to open."""
+    breaker = peer.track(capability).breaker
+    assert [breaker.failed(now, Random(1)) for _ in range(OPENS_AT)][-1]
+
+
+def test_full_is_what_it_said_a_moment_ago(peer: Peer) -> None:
+    limits = ENTRY.limits
+    peer.hear_load(limits.max_concurrency, limits.queue, 100.0)
+    assert peer.is_full(100.0 + BELIEVED_S)
+    assert peer.excluded(100.0) == (
+        "full", f"all of its {limits.max_concurrency} places are taken and {limits.queue} calls wait")
+    assert not peer.is_full(100.01 + BELIEVED_S)
+    assert peer.excluded(100.01 + BELIEVED_S) is None
+    peer.hear_load(limits.max_concurrency, limits.queue - 1, 100.0)
+    assert not peer.is_full(100.0), "there is room in the queue"
+
+
+def test_full_is_what_this_sidecar_has_there_itself_at_any_time(peer: Peer) -> None:
+    peer.in_flight = ENTRY.limits.max_concurrency + ENTRY.limits.queue
+    assert peer.is_full(1e6)
+    peer.in_flight -= 1
+    assert not peer.is_full(1e6)
+
+
+def test_a_breaker_belongs_to_one_capability(peer: Peer) -> None:
+    break_it(peer, "summarize", 100.0)
+    assert peer.track("summarize") is peer.track("summarize")
+    excluded = peer.excluded(100.0, "summarize")
+    assert excluded is not None
+    assert excluded.reason == "breaker"
+    assert excluded.detail.startswith(f"{OPENS_AT} calls in a row failed; ")
+    assert peer.excluded(100.0, "translate") is None
+    assert peer.excluded(100.0) == excluded, "of whichever capability, where none is asked for"
+    assert peer.is_open(100.0), "the breaker is asked for by itself"
+    assert peer.describe(100.0, "summarize")["excluded"] == excluded._asdict()
+    assert peer.describe(100.0, "translate")["excluded"] is None
+
+
+@pytest.mark.parametrize(("entry", "state"), [(newer(), "open"), (newer(gen=6), "closed"),
+                                              (newer(address="10.0.0.8:7071"), "closed")])
+def test_another_process_or_place_has_not_failed_yet(peer: Peer, entry: Entry, state: str) -> None:
+    break_it(peer, "summarize", 100.0)
+    peer.update(entry)
+    assert peer.track("summarize").breaker.state(100.0) == state
+
+
+def test_the_shortest_way_lately_is_the_distance(peer: Peer) -> None:
+    assert peer.rtt == 1.0, "nobody is thought to be far before the first answer"
+    peer.hear_rtt(0.050, 0.0)
+    assert peer.rtt == rtt_factor(0.050)
+    peer.hear_rtt(0.010, 1.0)
+    assert peer.rtt == rtt_factor(0.010)
+    peer.hear_rtt(0.900, 2.0)
+    assert peer.rtt == rtt_factor(0.010), "queueing somewhere is no distance"
+    peer.hear_rtt(0.080, 1.0 + RTT_SPAN_S)
+    assert peer.rtt == rtt_factor(0.080), "it may have moved"
+
+
+def test_is_open_is_the_short_form_of_excluded(peer: Peer) -> None:
+    for entry in (newer(), newer(rank=Rank.SUSPECT), newer(flags=("unfit",)), newer(flags=("draining",))):
+        peer.update(entry)
+        assert peer.is_open(100.0) is (peer.excluded(100.0) is None)
+    peer.update(newer(ver=3))
+    peer.put_out("refused", 100.0)
+    assert (peer.is_open(100.0), peer.is_open(100.0 + ADDRESS_OUT_S)) == (False, True)
 
 
 def test_put_out_for_a_while(peer: Peer) -> None:

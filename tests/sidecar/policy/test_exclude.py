@@ -2,8 +2,8 @@
 
 import pytest
 
-from reach_core.peer import Entry, Rank
-from reach_sidecar.policy.exclude import Exclusion, why_excluded
+from reach_core.peer import Entry, Limits, Rank
+from reach_sidecar.policy.exclude import Exclusion, breaker_open, full, why_excluded
 
 
 def why(rank: Rank = Rank.UP, *flags: str, out_s: float = 0.0, trouble: str = "refused") -> Exclusion | None:
@@ -41,3 +41,16 @@ def test_the_gravest_reason_is_told() -> None:
     every = [why(Rank.DOWN, "draining", "unfit", out_s=1), why(Rank.UP, "draining", "unfit", out_s=1),
              why(Rank.UP, "draining", out_s=1), why(out_s=1)]
     assert [one.reason for one in every if one] == ["agent_down", "agent_unfit", "draining", "unreachable"]
+
+
+@pytest.mark.parametrize(("rest_s", "when"), [
+    (7.25, "one call tries it in 7.2 s"), (0.04, "one call tries it in 0.0 s"),
+    (0.0, "one call is trying it now, or may"), (-3.0, "one call is trying it now, or may"),
+])
+def test_a_breaker_that_is_not_closed(rest_s: float, when: str) -> None:
+    assert breaker_open(12, rest_s) == Exclusion("breaker", f"12 calls in a row failed; {when}")
+
+
+def test_no_place_and_no_room_to_wait() -> None:
+    assert full(Limits(max_concurrency=4, queue=2)) == Exclusion(
+        "full", "all of its 4 places are taken and 2 calls wait")

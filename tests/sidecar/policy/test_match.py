@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reach_core.names import normalise
 from reach_core.peer import Capability
-from reach_sidecar.policy.match import asked_by_path, fallbacks
+from reach_sidecar.policy.match import asked_by_path, fallbacks, meant_by_path
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,26 @@ def of(**paths: str) -> list[Capability]:
 def test_asked_by_path(capabilities: list[Capability], path: str, name: str | None) -> None:
     found = asked_by_path(capabilities, path)
     assert (None if found is None else found.name) == name
+
+
+@pytest.mark.parametrize(("path", "name", "dedup"), [
+    (b"/a", "a", "off"), (b"/b?x=/a", "b", "memory"), (b"/c", "-", "durable"), (b"", "-", "durable"),
+    (b"/\xff", "-", "durable"),
+])
+def test_where_the_path_does_not_tell_the_most_careful_rules_hold(path: bytes, name: str, dedup: str) -> None:
+    capabilities = [Capability(name="a", path="/a", dedup="off", idempotent=True),
+                    Capability(name="b", path="/b", dedup="memory"),
+                    Capability(name="c1", path="/c", dedup="durable", idempotent=True),
+                    Capability(name="c2", path="/c", dedup="off")]
+    found = meant_by_path(capabilities, path)
+    assert (found.name, found.dedup) == (name, dedup)
+    assert found.idempotent is (name == "a")
+
+
+@pytest.mark.parametrize(("dedups", "expected"), [
+    ([], "memory"), (["off", "off"], "off"), (["off", "memory"], "memory"), (["durable", "memory"], "durable"),
+])
+def test_how_careful_that_is(dedups: list[str], expected: str) -> None:
+    capabilities = [Capability(name=f"c{number}", path="/same", dedup=one) for number, one in enumerate(dedups)]
+    assert meant_by_path(capabilities, b"/else").dedup == expected
+    assert meant_by_path(capabilities[:1], b"/else").dedup == (dedups[0] if dedups else "memory"), "an only one is meant"

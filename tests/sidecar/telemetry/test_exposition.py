@@ -23,7 +23,9 @@ def exposition() -> Exposition:
     metrics.observe_call("out", "summarize", 200, "success", 0.02)
     metrics.observe_call("out", "summarize", 0, "cancelled", 20.0)
     metrics.observe_attempt('odd"name\n', "refused")
-    metrics.observe_retry("summarize")
+    metrics.observe_retry("summarize", "broken")
+    metrics.observe_breaker("b", "open")
+    metrics.observe_dedup("join")
     lost = Gauge("reach_log_lines_lost", "Lines lost.", lambda: {"store": 4}, label="sink", counter=True)
     return Exposition(metrics, "0.1.0", extra=[lost])
 
@@ -50,7 +52,9 @@ def test_every_figure_is_there() -> None:
     assert found["reach_call_duration_seconds_bucket", (series[0], ("le", "0.025"), series[1])] == 1
     assert found["reach_call_duration_seconds_bucket", (series[0], ("le", "+Inf"), series[1])] == 2
     assert found["reach_attempts_total", (("peer", 'odd"name\n'), ("result", "refused"))] == 1
-    assert found["reach_retries_total", (("capability", "summarize"),)] == 1
+    assert found["reach_retries_total", (("capability", "summarize"), ("why", "broken"))] == 1
+    assert found["reach_breaker_changes_total", (("peer", "b"), ("state", "open"))] == 1
+    assert found["reach_dedup_total", (("result", "join"),)] == 1
     assert found["reach_calls_in_flight", (("side", "out"),)] == 3
     assert found["reach_table_entries", ()] == 7
     assert found["reach_peers", (("status", "down"),)] == 2

@@ -25,7 +25,8 @@ def test_labels_are_bounded_and_nothing_is_lost() -> None:
         metrics.observe_call("out", f"capability-{number}", 200, "success", 0.1)
         metrics.observe_call("out", "one", 200, f"outcome-{number}", 0.1)
         metrics.observe_attempt(f"peer-{number}", "ok")
-        metrics.observe_retry(f"capability-{number}")
+        metrics.observe_retry(f"capability-{number}", "busy")
+        metrics.observe_breaker(f"peer-{number}", "open")
     assert len(metrics.calls) <= MAX_CAPABILITIES + 1
     assert len(metrics.retries) <= MAX_CAPABILITIES + 1
     assert len(metrics.attempts) <= MAX_PEERS + 1
@@ -33,8 +34,23 @@ def test_labels_are_bounded_and_nothing_is_lost() -> None:
     assert sum(sum(series.buckets) for series in metrics.calls.values()) == 2000
     assert sum(metrics.retries.values()) == sum(metrics.attempts.values()) == 1000
     assert metrics.attempts[OTHER, "ok"] == 1000 - MAX_PEERS
+    assert len(metrics.breakers) == MAX_PEERS + 1
+    assert metrics.breakers[OTHER, "open"] == 1000 - MAX_PEERS
     metrics.observe_call("out", "one", 200, "success", 0.1)
     assert metrics.calls["out", "one"].results[2, "success"] == 1, "what was known before keeps its own count"
+
+
+def test_retries_breakers_and_repeated_keys_by_their_reason() -> None:
+    metrics = Metrics()
+    for why in ("busy", "broken", "busy"):
+        metrics.observe_retry("summarize", why)
+    for state in ("open", "closed", "open"):
+        metrics.observe_breaker("b", state)
+    for result in ("join", "replay", "join"):
+        metrics.observe_dedup(result)
+    assert metrics.retries == {("summarize", "busy"): 2, ("summarize", "broken"): 1}
+    assert metrics.breakers == {("b", "open"): 2, ("b", "closed"): 1}
+    assert metrics.dedup == {"join": 2, "replay": 1}
 
 
 def test_counting_is_cheap() -> None:
