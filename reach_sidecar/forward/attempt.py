@@ -77,7 +77,8 @@ class Attempt:
             failed: AttemptFailed
             try:
                 if call.pinned is not None:
-                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.deadline)
+                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.deadline,
+                                         call)
                 call.sends += 1
                 response = await self._send(call, offer, body, asked_again=step is not None and step.go == "same_agent")
                 if response.status < 429 and b"reach-outcome" not in response.index:

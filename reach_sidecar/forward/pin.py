@@ -10,8 +10,6 @@ there. From then on neither takes the key elsewhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from reach_core.problem import Problem
 from reach_sidecar.forward.call import Call
@@ -20,7 +18,6 @@ from reach_sidecar.forward.pinned import Pinned, unavailable
 from reach_sidecar.forward.stores import Stores
 from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.database import StoreUnavailable
-from reach_sidecar.journal.notes import Notes
 from reach_sidecar.policy.dedup import row_key
 from reach_sidecar.policy.repeat import SAFE_METHODS
 
@@ -39,56 +36,50 @@ class Pin:
             return await self._inner(call)
         notes = await self._stores.notes()
         key = row_key(call.caller.encode(), call.offers[0].capability.name.encode(), call.scope, call.key)
-        async with self._turn(key, notes, call.deadline) as pinned:
-            call.pinned = pinned
-            if pinned.agent:
-                call.doubtful, call.journal = True, pinned.journal
-                call.remark("pinned", pinned.agent)
-            try:
-                response = await self._inner(call)
-            except Problem as problem:
-                if pinned.joined and problem.executed == "no" and problem.code != "key_reused":
-                    problem.executed = "unknown"  # not by this call; what the other one did is not known here
-                elif problem.executed == "no" and not call.doubtful:
-                    await pinned.free()
-                raise
-            try:
-                if call.executed == "no" and not call.answered and not call.doubtful:
-                    await pinned.free()
-                elif self._loop.time() - call.started > NOTE_AGAIN_S:
-                    await pinned.note_again()
-            except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
-                response.sent(0, error)
-                raise
-            return response
-
-    @asynccontextmanager
-    async def _turn(self, key: bytes, notes: Notes, deadline: float) -> AsyncIterator[Pinned]:
-        """The key's place, with an agent unless this call is the one to find it. Raises Problem."""
         pinned = self._pinned.get(key)
         if pinned is None:
             pinned = self._pinned[key] = Pinned(key, notes)
         pinned.users += 1
-        deciding = False
         try:
-            while pinned.deciding:
-                await pinned.wait(deadline)
-            if not pinned.agent:
-                pinned.deciding = deciding = True
-                if pinned.users == 1:
-                    await _read(pinned)
-            if pinned.agent and deciding:
-                pinned.decided()
-                deciding = False
-            elif pinned.agent and pinned.users > 1:
-                pinned.joined = True
-            yield pinned
+            return await self._pinned_call(call, pinned)
         finally:
             pinned.users -= 1
-            if deciding and pinned.deciding:
+            if pinned.decider is call:
                 pinned.decided()  # without an agent: the next in line is to find one
-            if not pinned.users and self._pinned.get(key) is pinned:
-                del self._pinned[key]
+            if not pinned.users:
+                self._pinned.pop(key, None)
+
+    async def _pinned_call(self, call: Call, pinned: Pinned) -> Response:
+        while pinned.decider is not None:
+            await pinned.wait(call.deadline)
+        if not pinned.agent:
+            pinned.decider = call
+            if pinned.users == 1:
+                await _read(pinned)
+        if pinned.agent:
+            if pinned.decider is call:
+                pinned.decided()
+            pinned.joined = pinned.joined or pinned.users > 1
+            call.doubtful, call.journal = True, pinned.journal
+            call.remark("pinned", pinned.agent)
+        call.pinned = pinned
+        try:
+            response = await self._inner(call)
+        except Problem as problem:
+            if pinned.joined and problem.executed == "no" and problem.code != "key_reused":
+                problem.executed = "unknown"  # not by this call; what the other one did is not known here
+            elif problem.executed == "no" and not call.doubtful:
+                await pinned.free(call)
+            raise
+        try:
+            if call.executed == "no" and not call.answered and not call.doubtful:
+                await pinned.free(call)
+            elif self._loop.time() - call.started > NOTE_AGAIN_S:
+                await pinned.note_again()
+        except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
+            response.sent(0, error)
+            raise
+        return response
 
 
 async def _read(pinned: Pinned) -> None:

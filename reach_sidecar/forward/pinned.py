@@ -14,7 +14,7 @@ class Pinned:
     Once a second call has `joined`, the key stays where it is: what that one did there is nothing the first knows of.
     """
 
-    __slots__ = ("_notes", "_waiting", "agent", "deciding", "joined", "journal", "key", "users")
+    __slots__ = ("_notes", "_waiting", "agent", "decider", "joined", "journal", "key", "users")
 
     def __init__(self, key: bytes, notes: Notes) -> None:
         self.key = key
@@ -22,7 +22,7 @@ class Pinned:
         self.journal = b"-"
         self.users = 0
         self.joined = False
-        self.deciding = False  # one of the calls is about to give it an agent
+        self.decider: object | None = None  # the call that is about to give it an agent
         self._notes = notes
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -32,11 +32,11 @@ class Pinned:
         if note is not None:
             self.agent, self.journal = note.agent, note.journal
 
-    async def to(self, agent: str, journal: bytes, deadline: float) -> None:
-        """It goes to `agent` next. Raises Problem where that cannot be noted."""
+    async def to(self, agent: str, journal: bytes, deadline: float, decider: object) -> None:
+        """It goes to `agent` next, as the call `decider` found. Raises Problem where that cannot be noted."""
         if self.agent == agent:
             return
-        self.agent, self.deciding = "", True  # who comes now waits for the news
+        self.agent, self.decider = "", decider  # who comes now waits for the news
         try:
             async with asyncio.timeout_at(deadline):
                 await self._notes.put(self.key, Note(agent, journal))
@@ -50,7 +50,7 @@ class Pinned:
 
     def decided(self) -> None:
         """Wake who waits: there is an agent, or the one who was to find one has given up."""
-        self.deciding = False
+        self.decider = None
         waiting, self._waiting = self._waiting, []
         for place in waiting:
             if not place.done():
@@ -67,10 +67,10 @@ class Pinned:
             raise Problem("in_progress", "Another call with the same Idempotency-Key is under way here, and no agent "
                           "was found for it within this call's time.") from None
 
-    async def free(self) -> None:
+    async def free(self, decider: object) -> None:
         """Nothing ran: it may go to any agent again. Where that cannot be noted it stays with the one it has."""
         if self.users == 1 and self.agent and not self.joined:
-            self.agent, self.deciding = "", True
+            self.agent, self.decider = "", decider
             with contextlib.suppress(StoreUnavailable):
                 await self._notes.drop(self.key)
 
