@@ -9,6 +9,7 @@ from harness.sidecars import Asked, Mesh, closed_port, hangs, ok, request, until
 from reach_sidecar.config import CapabilityConfig
 from reach_sidecar.http1.client import ConnectFailed
 from reach_sidecar.http1.pool import Pool
+from reach_sidecar.policy.timeout import ENOUGH
 
 
 async def test_what_the_agent_sees_of_the_call(inner: Mesh) -> None:
@@ -103,11 +104,8 @@ async def test_a_call_in_a_hurry_says_nothing_of_the_agent(inner: Mesh, monkeypa
     async def slowly(pool: Pool, timeout_s: float | None = None) -> object:
         if pool.port != b.agent.port:
             return await connect(pool, timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.sleep(60)
-        except TimeoutError:
-            raise ConnectFailed("connecting timed out", hurried=True) from None
+        await asyncio.sleep(timeout_s or 60.0)
+        raise ConnectFailed("connecting timed out", hurried=True)
 
     monkeypatch.setattr(Pool, "connect", slowly)
     answer = await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 50ms", body=b"x")
@@ -205,3 +203,117 @@ async def test_a_capability_that_may_run_twice_is_the_called_sides_word(inner: M
     a.learn(msgspec.structs.replace(entry, capabilities=(other,)))
     await inner.ask(a, "/to/summarize")
     assert b.agent.last.target == "/theirs", "the path is chosen where the call begins"
+
+
+# -- what the agent says of its work
+
+def saying(body: bytes, *fields: bytes, status: bytes = b"200 OK", kind: bytes = b"application/json") -> bytes:
+    lines = b"".join(field + b"\r\n" for field in (b"Content-Type: " + kind, *fields))
+    return b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, lines, len(body), body)
+
+
+IN_JSON = CapabilityConfig(name="summarize", outcome="json")
+
+
+@pytest.mark.parametrize(("declared", "answer", "status", "code"), [
+    (IN_JSON, saying(b'{"status": "success", "n": 1}'), 200, None),
+    (IN_JSON, saying(b'{"n": 1}'), 200, None),  # a missing field is success
+    (IN_JSON, saying(b'{"success": true}'), 200, None),
+    (IN_JSON, saying(b"[1]"), 200, None),
+    (IN_JSON, saying(b"not json"), 200, None),
+    (IN_JSON, saying(b'{"status": "failure"}', kind=b"text/plain"), 200, None),
+    (IN_JSON, saying(b'{"status": "failure"}'), 502, "agent_failure"),
+    (IN_JSON, saying(b'{"success": false}'), 502, "agent_failure"),
+    (IN_JSON, saying(b'{"status": "invalid_request"}'), 422, "agent_invalid_request"),
+    (IN_JSON, saying(b'{"status": "failure"}', status=b"404 No"), 404, None),  # of a success only
+    (IN_JSON, saying(b'{"status": "failure"}', status=b"201 Made"), 502, "agent_failure"),
+    (IN_JSON, saying(b'{"status": "failure"}', b"Reach-Outcome: success"), 200, None),  # the field wins
+    ("summarize", saying(b'{"status": "failure"}'), 200, None),  # not declared to be looked at
+    ("summarize", saying(b"x", b"Reach-Outcome: failure"), 502, "agent_failure"),
+    ("summarize", saying(b"x", b"Reach-Outcome: SUCCESS", status=b"500 No"), 500, None),
+    ("summarize", saying(b"x", b"Reach-Outcome: whatever"), 200, None),
+])
+async def test_a_200_that_carries_a_failure_is_a_failure(inner: Mesh, declared: object, answer: bytes, status: int,
+                                                         code: str | None) -> None:
+    a, b = await inner.pair(answer, declared)  # type: ignore[arg-type]
+    got = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (got.status, got.code) == (status, code)
+    if code is None:
+        assert got.body == answer.partition(b"\r\n\r\n")[2], "as it was said"
+    assert len(b.agent.asked) == 1
+    await inner.idle()
+
+
+async def test_a_word_that_is_none_does_not_reach_the_caller(inner: Mesh) -> None:
+    a, _ = await inner.pair(saying(b"x", b"Reach-Outcome: whatever"))
+    await inner.node("c", saying(b"x", b"reach-outcome:  Success "), "translate")
+    inner.share()
+    assert (await inner.ask(a, "/to/summarize/x", body=b"x")).header("Reach-Outcome") is None
+    assert (await inner.ask(a, "/to/translate/x", body=b"x")).header("Reach-Outcome") == "success"
+
+
+@pytest.mark.parametrize("framing", ["chunked", "chunked in pieces", "long"])
+async def test_what_has_no_length_or_a_great_one_is_not_looked_into(inner: Mesh, framing: str) -> None:
+    """Whichever way the pieces happen to arrive (design §4, `outcome`)."""
+    said = b'{"status": "failure", "pad": "%b"}' % (b"x" * (2 << 20 if framing == "long" else 0))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if framing == "long":
+            writer.write(head + b"Content-Length: %d\r\n\r\n" % len(said) + said)
+            return
+        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        if framing == "chunked in pieces":
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said))
+
+    a, _ = await inner.pair(script, IN_JSON)
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, len(answer.body), answer.whole) == (200, len(said), True)
+    await inner.idle()
+
+
+async def test_a_json_answer_that_breaks_off_is_no_verdict(inner: Mesh) -> None:
+    async def breaks(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{\"status\": ")
+        await writer.drain()
+        writer.close()
+
+    a, _ = await inner.pair(breaks, IN_JSON)
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (502, "outcome_unknown", "unknown")
+    await inner.idle()
+
+
+# -- a bound that is learnt
+
+async def test_an_adaptive_bound_is_learnt_from_what_calls_took(inner: Mesh) -> None:
+    slow = False
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if slow:
+            await asyncio.sleep(60)
+        writer.write(ok())
+
+    a, b = await inner.pair(script, CapabilityConfig(name="summarize", adaptive=True))
+    for _ in range(ENOUGH):
+        assert (await inner.ask(a, "/to/summarize/x", body=b"x")).status == 200
+        assert ms_left(b.agent.last) > 60_000, "too few to tell"
+    slow = True
+    answer = await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert (answer.status, answer.code, answer.json["executed"]) == (504, "deadline_exceeded", "unknown")
+    assert ms_left(b.agent.last) < 2_000, "after a few quick ones it waits no longer than that"
+    learnt = b.sidecar.deliver._durations["summarize"]
+    assert len(learnt) == ENOUGH + 2, "one that was cut off counts double"
+    await inner.idle()
+
+
+async def test_what_is_not_adaptive_learns_nothing(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    await inner.ask(a, "/to/summarize/x", body=b"x")
+    assert b.sidecar.deliver._durations == {}
+
+
+def ms_left(asked: Asked) -> int:
+    return int(asked.one("Reach-Timeout").removesuffix("ms"))

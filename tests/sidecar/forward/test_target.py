@@ -2,10 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import msgspec
 import pytest
-from harness.sidecars import Mesh, closed_port, ok, until
+from harness.sidecars import Asked, Mesh, Node, closed_port, ok, until
 
 from reach_core.peer import Rank
 from reach_sidecar.config import CapabilityConfig
@@ -249,3 +250,140 @@ async def test_a_call_without_time_fails_without_being_run(inner: Mesh) -> None:
     await inner.idle()
     assert (await inner.ask(a, "/to/summarize/x")).status == 200
     assert not b.sidecar.local.unfit
+
+
+# -- where the key stands
+
+BY_ORDER = CapabilityConfig(name="summarize", key="json:/order_id")
+
+
+async def test_a_key_in_the_body_travels_in_the_usual_header(inner: Mesh) -> None:
+    a, b = await inner.pair(ok(), BY_ORDER)
+    for fields in ([], ["Idempotency-Key: other"]):
+        answer = await inner.ask(a, "/to/summarize/x", *fields, body=b'{"order_id": "o-1"}')
+        assert answer.status == 200
+    assert [got.one("Idempotency-Key") for got in b.agent.asked] == ["o-1"], "the second was answered from memory"
+    assert (await inner.ask(a, "/to/summarize/x", body=b'{"order_id": "o-1", "changed": 1}')).code == "key_reused"
+    [*_, line] = await b.log(event="deliver")
+    assert line["key"] == "o-1"
+
+
+@pytest.mark.parametrize(("body", "expected"), [(b"{}", "usual"), (b"not json", "usual")])
+async def test_where_that_place_is_empty_the_usual_header_counts(inner: Mesh, body: bytes, expected: str) -> None:
+    a, b = await inner.pair(ok(), BY_ORDER)
+    await inner.ask(a, "/to/summarize/x", "idempotency-KEY: usual", body=body)
+    assert b.agent.last.one("Idempotency-Key") == expected
+    await inner.ask(a, "/to/summarize/x", body=body)
+    assert b.agent.last.one("Idempotency-Key").startswith("reach-"), "and without that one is made"
+
+
+@pytest.mark.parametrize("first", ["with", "without"])
+async def test_agents_that_declare_its_place_differently_get_it_once_all_the_same(inner: Mesh, first: str) -> None:
+    """As while a new version of the agent is rolled out: no call loses its key by where it goes."""
+    a = await inner.node("a")
+    names = ["with", "without"] if first == "with" else ["without", "with"]
+    nodes = {name: await inner.node(name, ok(), BY_ORDER if name == "with" else "summarize") for name in names}
+    inner.share()
+    for number in range(24):
+        body = b'{"order_id": "o-%d"}' % number
+        assert (await inner.ask(a, "/to/summarize/x", f"Idempotency-Key: o-{number}", body=body)).status == 200
+    seen = [got.one("Idempotency-Key") for node in nodes.values() for got in node.agent.asked]
+    assert sorted(seen) == sorted(f"o-{number}" for number in range(24))
+    assert all(node.agent.asked for node in nodes.values())
+
+
+# -- what an agent's call inherits
+
+class Works:
+    """The agent of `b`: while it works, it calls on to `next` with what `fields` makes of its own request."""
+
+    def __init__(self, inner: Mesh) -> None:
+        self.inner = inner
+        self.fields: Callable[[Asked], list[str]] = lambda asked: []
+        self.node: Node | None = None
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        assert self.node is not None
+        answer = await self.inner.ask(self.node, "/to/next/x", *self.fields(asked), body=b"go on")
+        writer.write(ok(b"%d" % answer.status))
+
+
+async def chain(inner: Mesh) -> tuple[Node, Works, Node]:
+    works = Works(inner)
+    a = await inner.node("a")
+    works.node = await inner.node("b", works, "summarize")
+    c = await inner.node("c", ok(), "next")
+    inner.share()
+    return a, works, c
+
+
+def same_span(asked: Asked) -> list[str]:
+    return [f"traceparent: {asked.one('traceparent')}"]
+
+
+def own_span(asked: Asked) -> list[str]:
+    """An agent with spans of its own names the trace only."""
+    _, trace_id, _, flags = asked.one("traceparent").split("-")
+    return [f"traceparent: 00-{trace_id}-{'ab' * 8}-{flags}"]
+
+
+@pytest.mark.parametrize("passed_on", [same_span, own_span])
+async def test_an_agents_call_inherits_time_retries_and_session(inner: Mesh,
+                                                                passed_on: Callable[[Asked], list[str]]) -> None:
+    a, works, c = await chain(inner)
+    works.fields = passed_on
+    answer = await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 5s", "Reach-Retries-Left: 1", "Reach-Session: s1",
+                             body=b"x")
+    assert answer.body == b"200"
+    got = c.agent.last
+    assert 3000 < ms(got.one("Reach-Timeout")) < 5000
+    assert (got.one("Reach-Retries-Left"), got.one("Reach-Session")) == ("1", "s1")
+
+
+async def test_without_the_trace_nothing_is_inherited(inner: Mesh) -> None:
+    a, _, c = await chain(inner)
+    assert (await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 5s", "Reach-Session: s1", body=b"x")).body == b"200"
+    assert ms(c.agent.last.one("Reach-Timeout")) > 60_000
+    assert not c.agent.last.all("Reach-Session")
+
+
+@pytest.mark.parametrize(("given", "at_most_ms"), [("2s", 2_000), ("500s", 5_000)])
+async def test_what_an_agent_says_itself_counts_within_what_the_chain_has(inner: Mesh, given: str,
+                                                                          at_most_ms: int) -> None:
+    a, works, c = await chain(inner)
+    works.fields = lambda asked: [*same_span(asked), f"Reach-Timeout: {given}", "Reach-Retries-Left: 2",
+                                  "Reach-Session: own"]
+    await inner.ask(a, "/to/summarize/x", "Reach-Timeout: 5s", "Reach-Retries-Left: 1", "Reach-Session: s1", body=b"x")
+    got = c.agent.last
+    assert at_most_ms * 0.6 < ms(got.one("Reach-Timeout")) <= at_most_ms
+    assert (got.one("Reach-Retries-Left"), got.one("Reach-Session")) == ("1", "own")
+
+
+# -- many behind one gateway
+
+async def test_users_of_a_gateway_have_keys_of_their_own(inner: Mesh) -> None:
+    """Two of them may give the same key: only `Authorization` tells them apart."""
+    a, b = await inner.pair()
+    for user in ("one", "two", "one"):
+        answer = await inner.ask(a, "/to/summarize/x", f"Authorization: Bearer {user}", "Idempotency-Key: k", body=b"x")
+        assert answer.status == 200
+    assert [got.one("Authorization") for got in b.agent.asked] == ["Bearer one", "Bearer two"]
+    assert not b.agent.last.all("Reach-Scope")
+
+
+async def test_an_agents_authorization_is_its_own_affair(inner: Mesh) -> None:
+    """It may renew its token between a call and its repeat."""
+    a = await inner.node("a", ok(), "other")
+    b = await inner.node("b", ok(), "summarize")
+    inner.share()
+    for token in ("old", "new"):
+        await inner.ask(a, "/to/summarize/x", f"Authorization: Bearer {token}", "Idempotency-Key: k", body=b"x")
+    assert len(b.agent.asked) == 1
+
+
+async def test_a_preference_that_cannot_be_read(inner: Mesh) -> None:
+    a, b = await inner.pair()
+    answer = await inner.ask(a, "/to/summarize/x", "Reach-Prefer: >=3")
+    assert (answer.status, answer.code) == (400, "bad_request")
+    assert answer.json["detail"].startswith("Reach-Prefer: ")
+    assert not b.agent.asked
