@@ -205,3 +205,31 @@ def test_pauses_and_resumes_alternate_and_nothing_is_lost(steps: list[bytes | st
     body.finish()
     assert taken + body.take() == fed
     assert source.told == ["pause", "resume"] * (len(source.told) // 2)
+
+
+def test_looking_takes_nothing() -> None:
+    body = Body()
+    assert body.peek() == b""
+    body.feed(b"ab")
+    body.feed(b"cd")
+    assert (body.peek(), body.peek(), body.size, body.taken) == (b"abcd", b"abcd", 4, 0)
+    body.feed(b"e")
+    assert body.peek() == b"abcde"
+    assert body.take() == b"abcde"
+    assert (body.peek(), body.taken) == (b"", 5)
+
+
+def test_a_tap_sees_what_is_taken_once_and_in_order() -> None:
+    body = Body()
+    seen: list[bytes] = []
+    body.tap = seen.append
+    body.feed(b"ab")
+    body.peek()
+    assert seen == [], "not what is only looked at"
+    assert body.take() == b"ab"
+    body.feed(b"c")
+    body.feed(b"d")
+    body.finish()
+    assert body.take() == b"cd"
+    assert body.take() == b""
+    assert seen == [b"ab", b"cd"]
