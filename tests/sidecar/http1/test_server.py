@@ -829,3 +829,35 @@ async def test_a_flood_of_line_ends_costs_nothing(door: Doors) -> None:
     assert time.process_time() - started < 1.5
 
 
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_an_answer_that_is_still_of_use_is_worked_on_without_its_client(wanted: bool) -> None:
+    ended: list[str] = []
+    go = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        request.wanted = lambda: wanted
+        begun.set()
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        ended.append("done")
+        return Response(200, [], b"")
+
+    door = Door(handler, Limits(), 0.02)
+    await door.start()
+    peer = await door.connect()
+    await peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await begun.wait()
+    peer.reset()
+    if wanted:
+        await asyncio.sleep(0.2)  # ten times as long as it would go on unwanted
+        assert ended == []
+        go.set()
+    await until(lambda: ended)
+    assert ended == ["done" if wanted else "cancelled"]
+    await door.stop()
