@@ -34,7 +34,9 @@ from reach_sidecar.forward.stores import Stores
 from reach_sidecar.http1.limits import Limits
 from reach_sidecar.http1.listener import Listener
 from reach_sidecar.http1.server import Handler, Service
+from reach_sidecar.journal.database import JournalError
 from reach_sidecar.listen.admin import AdminApp
+from reach_sidecar.listen.admin_gauges import gauges
 from reach_sidecar.listen.admin_ready import Facts, Readiness, judge
 from reach_sidecar.listen.admin_sources import Sources
 from reach_sidecar.listen.local_api import LocalApi
@@ -46,7 +48,7 @@ from reach_sidecar.membership.health import HealthChecks
 from reach_sidecar.membership.view import PeerView
 from reach_sidecar.policy.pick import Weights
 from reach_sidecar.telemetry.log import LogWriter
-from reach_sidecar.telemetry.metrics import Gauge, Metrics
+from reach_sidecar.telemetry.metrics import Metrics
 from reach_sidecar.telemetry.store import LogStore
 
 ABANDON_AFTER_S = 5.0  # how long a run goes on when the connection it came by broke (design §3)
@@ -109,7 +111,7 @@ class Sidecar:
         mesh_limits = limits._replace(head_bytes=limits.head_bytes + MESH_HEAD_BYTES,
                                       idle_timeout_s=MESH_IDLE_S + 10.0)  # so that callers let go first
         self.view = PeerView(self.table, mesh_limits)
-        self.metrics = Metrics(self._gauges())
+        self.metrics = Metrics()
         self.membership = Membership(config.control, local, self.table, self._advertised, self._table_changed,
                                      self.log, state_dir, api_token=self._env.get("REACH_API_TOKEN"))
         self.membership.on_aliases = self.view.take_aliases
@@ -121,10 +123,12 @@ class Sidecar:
         self.documents = self.local_api.documents
         self.health = HealthChecks(local, self.log, on_change=self._fitness_changed)
         self.stores = Stores(state_dir / "delivery.db", config.dedup)
-        if any(capability.dedup == "durable" for capability in local.declared):
-            await self.stores.open()
+        await self._open_stores(state_dir / "delivery.db")
         self._build_called_side(limits, mesh_limits)
         self._build_calling_side(limits)
+        self.metrics.gauges += gauges(
+            table=self.table, view=self.view, membership=self.membership, local=local, stores=self.stores,
+            listeners={"mesh": self._mesh, "outbound": self._outbound}, has_control=bool(config.control))
         await self._bind()
         self.admin = AdminApp(self._sources(), allowed_hosts=config.allowed_hosts,
                               allowed_origins=config.allowed_origins, api_token=self._env.get("REACH_API_TOKEN"))
@@ -146,6 +150,16 @@ class Sidecar:
         if config.insecure:
             self.log.event("warn", "insecure", detail="Listening beyond loopback is allowed without TLS: whoever "
                            "reaches the port can call the agent. Remove `insecure: true` outside trials.")
+
+    async def _open_stores(self, path: Path) -> None:
+        """A capability that is `durable` must not be served without its store; a caller can do without for now."""
+        if any(capability.dedup == "durable" for capability in self.local.declared):
+            await self.stores.open()
+        elif await asyncio.to_thread(path.exists):
+            try:
+                await self.stores.open()
+            except JournalError as error:
+                self.log.event("error", "journal", detail=str(error))
 
     def _build_called_side(self, limits: Limits, mesh_limits: Limits) -> None:
         local, config = self.local, self.config
@@ -330,44 +344,6 @@ class Sidecar:
 
     def _about(self) -> dict[str, object]:
         return {**self.documents.about(), **self.addresses, "pid": os.getpid()}
-
-    def _gauges(self) -> list[Gauge]:
-        return [
-            Gauge("reach_table_entries", "Agents in this sidecar's table.", lambda: len(self.table)),
-            Gauge("reach_table_age_seconds", "Since control last confirmed the table; NaN while there is none.",
-                  self._table_age),
-            Gauge("reach_control_connected", "1 while a control node answers.",
-                  lambda: float(self.membership.connected)),
-            Gauge("reach_peers", "Agents in the table by their status.", self._peers_by_status, label="status"),
-            Gauge("reach_connections", "Open connections by listener.", self._open_connections, label="listener"),
-            Gauge("reach_breakers_open", "Breakers of this sidecar that are not closed, by agent.",
-                  self._breakers_open, label="peer"),
-            Gauge("reach_dedup_bytes", "Answers kept in memory.", lambda: self.stores.memory_bytes),
-            Gauge("reach_agent_running", "Calls the local agent works on.", lambda: self.local.running),
-            Gauge("reach_agent_queued", "Calls that wait for a place at the local agent.", lambda: self.local.queued),
-            Gauge("reach_agent_unfit", "1 while the local agent fails its health checks.",
-                  lambda: float(self.local.unfit)),
-        ]
-
-    def _table_age(self) -> float:
-        age_s = self.membership.table_age_s(time.monotonic()) if self.config.control else 0.0
-        return float("nan") if age_s is None else age_s
-
-    def _peers_by_status(self) -> dict[str, float]:
-        counts = {rank.label: 0.0 for rank in Rank if rank < Rank.LEFT}
-        for peer in list(self.view.peers()):  # at once: another thread asks, and the table goes on changing
-            label = peer.entry.rank.label
-            counts[label] = counts.get(label, 0.0) + 1
-        return counts
-
-    def _breakers_open(self) -> dict[str, float]:
-        counts = {peer.agent_id: sum(track.breaker.open_until > 0.0 for track in list(peer.tracks.values()))
-                  for peer in list(self.view.peers())}
-        return {agent: float(count) for agent, count in counts.items() if count}
-
-    def _open_connections(self) -> dict[str, float]:
-        listeners = {"mesh": self._mesh, "outbound": self._outbound}
-        return {name: float(len(listener.service.connections)) for name, listener in listeners.items()}
 
     def _tidy(self) -> None:
         """Once a second: close connections that grew too old to be used again."""

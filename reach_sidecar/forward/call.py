@@ -30,10 +30,10 @@ class Call:
     `attempt_span_id` was sent with the last attempt, empty where that sent nothing."""
 
     __slots__ = ("agent_ms", "answered", "attempt", "attempt_span_id", "attempts", "before_agent", "began", "caller",
-                 "capability", "deadline", "destination", "doubtful", "fields", "journal", "key", "key_given",
-                 "mismatched", "offered", "offers", "outcome", "parent_id", "path", "pinned", "preferred",
-                 "queue_ms", "remarks", "request", "results", "retries_left", "scope", "sends", "session", "span_id",
-                 "started", "target", "trace", "verdict")
+                 "capability", "deadline", "destination", "doubtful", "fields", "first_sent", "journal", "key",
+                 "key_given", "mismatched", "offered", "offers", "outcome", "parent_id", "path", "pinned",
+                 "preferred", "queue_ms", "remarks", "request", "results", "retries_left", "scope", "sends",
+                 "session", "span_id", "started", "target", "trace", "verdict")
 
     def __init__(self, request: Request, started: float, began: float = 0.0) -> None:
         self.request = request
@@ -66,6 +66,7 @@ class Call:
         self.results: list[Result] = []
         self.doubtful = False  # an earlier call with the same key may have run
         self.journal = b""  # of the called store, as known when the call was first sent to the agent it may run at
+        self.first_sent = 0.0  # loop seconds
         self.pinned: Pinned | None = None  # where the key goes, of a call that must not run twice
         self.mismatched: list[str] = []  # agents that lack a required attribute, each with a word on what
         self.answered = False

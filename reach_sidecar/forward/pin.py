@@ -18,6 +18,7 @@ from reach_sidecar.forward.pinned import Pinned, unavailable
 from reach_sidecar.forward.stores import Stores
 from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.database import StoreUnavailable
+from reach_sidecar.journal.notes import Notes
 from reach_sidecar.policy.dedup import row_key
 from reach_sidecar.policy.repeat import SAFE_METHODS
 
@@ -32,10 +33,16 @@ class Pin:
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, call: Call) -> Response:
-        if not call.key_given or not _harmful(call):
+        if not call.key_given or call.request.method in SAFE_METHODS:
+            return await self._inner(call)
+        harmful = _harmful(call)
+        if not harmful and not self._stores.is_open:
             return await self._inner(call)
         notes = await self._stores.notes()
-        key = row_key(call.caller.encode(), call.offers[0].capability.name.encode(), call.scope, call.key)
+        asked = call.capability or f"@{call.offers[0].peer.agent_id}"
+        key = row_key(call.caller.encode(), asked.encode(), call.scope, call.key)
+        if not harmful and key not in self._pinned and not await _is_noted(notes, key):
+            return await self._inner(call)
         pinned = self._pinned.get(key)
         if pinned is None:
             pinned = self._pinned[key] = Pinned(key, notes)
@@ -82,6 +89,14 @@ class Pin:
         return response
 
 
+async def _is_noted(notes: Notes, key: bytes) -> bool:
+    """Those who offer the capability now may see no harm: whoever offered it at the first call is what counts."""
+    try:
+        return await notes.get(key) is not None
+    except StoreUnavailable as error:
+        raise unavailable(error) from None
+
+
 async def _read(pinned: Pinned) -> None:
     try:
         await pinned.read()
@@ -91,5 +106,5 @@ async def _read(pinned: Pinned) -> None:
 
 def _harmful(call: Call) -> bool:
     """Would running it twice do harm that a durable note can prevent?"""
-    return call.request.method not in SAFE_METHODS and any(
+    return any(
         offer.capability.dedup == "durable" and not offer.capability.idempotent for offer in call.offers)

@@ -36,6 +36,7 @@ from reach_sidecar.policy.repeat import REFUSALS, SAFE_METHODS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
 HEAD_START_S = 0.005
+MEMORY_KNOWS_S = 25.0  # under the 30 s that the called side remembers keys of sidecars
 MAX_PROBLEM_BYTES = 64 * 1024
 _EXPECT = (b"expect", b"Expect", b"100-continue")
 _FAULT_RESULT: dict[str, Result] = {
@@ -57,6 +58,7 @@ class Send:
         peer = offer.peer
         if not asked_again and not call.doubtful:
             call.journal = peer.journals.get(offer.capability.dedup, b"-")
+            call.first_sent = self._loop.time()
         started = perf_counter()
         connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, peer)
         peer.in_flight += 1
@@ -99,7 +101,7 @@ class Send:
         content = body.for_attempt()
         headers = self._headers(call, offer)
         if (asked_again or call.doubtful) and not (offer.capability.idempotent or request.method in SAFE_METHODS):
-            headers.append((b"reach-journal", b"Reach-Journal", call.journal))
+            headers.append((b"reach-journal", b"Reach-Journal", self._journal(call, offer)))
         chunked = frame(headers, content, request)
         ask_first = not isinstance(content, bytes) and _asks_first(request)
         if ask_first:
@@ -136,11 +138,16 @@ class Send:
             (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
             traceparent(call.trace, span_id),
         )
-        if not call.key_given or offer.capability.key is not None:
-            headers.append((b"idempotency-key", b"Idempotency-Key", call.key))
         if call.scope:
             headers.append((b"reach-scope", b"Reach-Scope", call.scope))
         return headers
+
+    def _journal(self, call: Call, offer: Offer) -> bytes:
+        """The id of the store that knows whether the call ran, if that still does: memory forgets, and then having no
+        row means nothing."""
+        if offer.capability.dedup == "memory" and self._loop.time() - call.first_sent > MEMORY_KNOWS_S:
+            return b"-"
+        return call.journal
 
     async def _judge(self, response: Response, peer: Peer, deadline: float) -> fields.Load | None:
         """Is this the agent's answer? Then how loaded it is; else raises what its sidecar says instead."""

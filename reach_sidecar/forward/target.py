@@ -90,8 +90,10 @@ class Target:
         call.key_given = bool(key)
         call.key = key or self._keys.next()
         call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
-        if b"idempotency-key" in request.index and (place is not None or not key):  # ours takes its place
-            call.fields = [header for header in call.fields if header[0] != b"idempotency-key"]
+        if place is not None or not key:  # ours takes its place
+            if b"idempotency-key" in request.index:
+                call.fields = [header for header in call.fields if header[0] != b"idempotency-key"]
+            call.fields.append((b"idempotency-key", b"Idempotency-Key", call.key))
         if call.session and b"reach-session" not in request.index:
             call.fields.append((b"reach-session", b"Reach-Session", call.session))
         return await self._inner(call)
