@@ -16,6 +16,7 @@ from reach_sidecar.forward.call import Call
 from reach_sidecar.forward.observe import Layer
 from reach_sidecar.forward.pinned import Pinned, unavailable
 from reach_sidecar.forward.stores import Stores
+from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.database import StoreUnavailable
 from reach_sidecar.journal.notes import Notes
@@ -61,7 +62,7 @@ class Pin:
             await pinned.wait(call.deadline)
         if not pinned.agent:
             pinned.decider = call
-            if pinned.users == 1:
+            if not pinned.known:
                 await _read(pinned)
         if pinned.agent:
             if pinned.decider is call:
@@ -84,6 +85,8 @@ class Pin:
             elif self._loop.time() - call.started > NOTE_AGAIN_S:
                 await pinned.note_again()
         except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
+            if isinstance(response.body, Body):
+                response.body.abandon()
             response.sent(0, error)
             raise
         return response

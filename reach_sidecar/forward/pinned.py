@@ -14,7 +14,7 @@ class Pinned:
     Once a second call has `joined`, the key stays where it is: what that one did there is nothing the first knows of.
     """
 
-    __slots__ = ("_notes", "_waiting", "agent", "decider", "joined", "journal", "key", "users")
+    __slots__ = ("_notes", "_waiting", "agent", "decider", "joined", "journal", "key", "known", "users")
 
     def __init__(self, key: bytes, notes: Notes) -> None:
         self.key = key
@@ -22,6 +22,7 @@ class Pinned:
         self.journal = b"-"
         self.users = 0
         self.joined = False
+        self.known = False  # what earlier calls left behind has been read
         self.decider: object | None = None  # the call that is about to give it an agent
         self._notes = notes
         self._waiting: list[asyncio.Future[None]] = []
@@ -29,6 +30,7 @@ class Pinned:
     async def read(self) -> None:
         """What an earlier call left behind. Raises StoreUnavailable."""
         note = await self._notes.get(self.key)
+        self.known = True
         if note is not None:
             self.agent, self.journal = note.agent, note.journal
 
@@ -68,11 +70,20 @@ class Pinned:
                           "was found for it within this call's time.") from None
 
     async def free(self, decider: object) -> None:
-        """Nothing ran: it may go to any agent again. Where that cannot be noted it stays with the one it has."""
+        """Nothing ran: it may go to any agent again. Where that cannot be noted the next one finds the note as it is.
+
+        Seen to its end whatever becomes of the call: a note that is dropped late would be that of the next call.
+        """
         if self.users == 1 and self.agent and not self.joined:
-            self.agent, self.decider = "", decider
-            with contextlib.suppress(StoreUnavailable):
-                await self._notes.drop(self.key)
+            self.agent, self.decider, self.known = "", decider, False
+            dropping = asyncio.ensure_future(self._notes.drop(self.key))
+            try:
+                await asyncio.shield(dropping)
+            except asyncio.CancelledError:
+                await asyncio.wait([dropping])
+                raise
+            except StoreUnavailable:
+                pass
 
     async def note_again(self) -> None:
         with contextlib.suppress(StoreUnavailable):
