@@ -1,6 +1,6 @@
 """The breaker over real sockets: what counts, when it opens, how it closes, and that it can be seen (design §3, "Breaker").
 
-Its times, 10 s and more, are shortened here; tests/sidecar/policy/test_breaker.py has them as they are.
+Where a rest is waited for, it is shortened; tests/sidecar/policy/test_breaker.py has them as they are.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ FAILS = ok(b"no").replace(b"200 OK", b"500 No")
 REST_S = 0.4
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reach_sidecar.policy.breaker.REST_S", REST_S)
 
@@ -143,6 +143,7 @@ async def test_the_others_get_the_calls(inner: Mesh) -> None:
     assert {one.header("Reach-Attempts") for one in got} == {"1"}
 
 
+@pytest.mark.usefixtures("short_rest")
 async def test_one_trial_after_the_rest(inner: Mesh) -> None:
     """It goes well: the breaker is closed. While it is under way, nobody else gets through."""
     gate = Gate()
@@ -159,18 +160,19 @@ async def test_one_trial_after_the_rest(inner: Mesh) -> None:
     assert [one.status for one in await ask(inner, a, 3)] == [200] * 3
 
 
+@pytest.mark.usefixtures("short_rest")
 async def test_a_trial_that_fails_doubles_the_rest(inner: Mesh) -> None:
     a, b = await inner.pair(FAILS, "work")
     await ask(inner, a, 10)
     await asyncio.sleep(1.2 * REST_S)
-    await ask(inner, a, 1)
     failed = time.monotonic()
+    await ask(inner, a, 1)
     assert len(b.agent.asked) == 11
     while len(b.agent.asked) == 11:
         assert (await ask(inner, a, 1))[0].status >= 500
         assert time.monotonic() - failed < 5.0
         await asyncio.sleep(0.01)
-    assert 2 * REST_S * 0.8 - 0.05 < time.monotonic() - failed < 2 * REST_S * 1.2 + 0.3
+    assert 2 * REST_S * 0.8 < time.monotonic() - failed < 2 * REST_S * 1.2 + 2.0
 
 
 async def test_most_of_many_are_broken(inner: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

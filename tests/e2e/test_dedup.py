@@ -77,6 +77,21 @@ async def test_a_repeat_gets_the_same_answer(inner: Mesh, dedup: str, runs: int)
     assert deliver["status"] == 200
 
 
+@STORES
+async def test_repeats_that_come_while_it_ends(inner: Mesh, dedup: str) -> None:
+    """Before, at and after its end: there is no moment at which a repeat does not find the run or its answer."""
+    a, b = await pair(inner, ok(b"the answer"), dedup)
+    for number in range(6):
+        asking = []
+        for _ in range(20):
+            asking.append(asyncio.ensure_future(inner.ask(a, URL, f"Idempotency-Key: k{number}", body=b"work")))
+            await asyncio.sleep(0.0005)
+        got = await asyncio.gather(*asking)
+        assert {(one.status, one.body) for one in got} == {(200, b"the answer")}
+        assert len(b.agent.asked) == number + 1
+    await inner.idle()
+
+
 # what the agent answered: is it kept for the repeat?
 ANSWERS: dict[str, tuple[bytes, bool, bool]] = {  # not repeatable, repeatable
     "200": (ok(b"yes"), True, True),
