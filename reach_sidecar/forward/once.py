@@ -23,6 +23,7 @@ from reach_sidecar.forward.whole_body import whole_body
 from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Field, Response
 from reach_sidecar.journal.answer import Answer
+from reach_sidecar.journal.runs import KeyExists, Row
 from reach_sidecar.membership.local import LocalAgent
 from reach_sidecar.policy.dedup import (
     Decision,
@@ -73,57 +74,68 @@ class Once:
                            None if length is None else int(length), call.trace.trace_id.encode(), lasting=store.durable)
         scope = request.index.get(SCOPE, b"")
         key = row_key(call.caller.encode(), call.offered.name.encode(), scope, call.key)
-        run = self._runs.get(key)
-        kept: tuple[State, bytes] | None = None
-        if run is None:
-            if not store.durable:
-                kept = store.state(key)
-            else:
-                kept = await store.look(key)
-                run = self._runs.get(key)  # another call may have come in the meantime
-        if run is not None:
-            kept = ("running", run.fingerprint)
         repeatable = call.offered.idempotent or request.method in SAFE_METHODS
-        if run is None and kept is not None and kept[0] == "running":
-            kept = ("unknown", kept[1])  # it ran when this sidecar crashed
-        decision: Decision = "run"
-        if kept is not None or JOURNAL in request.index:
-            decision = decide(None if kept is None else kept[0], same_request=kept is not None and kept[1] == mark,
-                              joinable=body is not None and run is not None and run.joinable, repeatable=repeatable,
-                              journal=request.index.get(JOURNAL), store_id=store.id)
-        if decision == "run":
-            return await self._run(call, Run(store, key, mark, made, repeatable, body is not None), kept is not None)
-        self._counters.observe_dedup(decision)
-        call.remark("dedup", decision)
-        if decision == "join":
+        while True:
+            run = self._runs.get(key)
+            kept: tuple[State, bytes] | None = None
+            row: Row | None = None
+            if run is None:
+                if not store.durable:
+                    kept = store.state(key)
+                else:
+                    row = await store.look(key, call.deadline)
+                    run = self._runs.get(key)  # another call may have come in the meantime
+            if run is not None:
+                kept = (run.state, run.fingerprint)
+            elif row is not None:  # one that is `running` ran when this sidecar crashed
+                kept = ("unknown" if row.state == "running" else row.state, row.fingerprint)
+            decision: Decision = "run"
+            if kept is not None or JOURNAL in request.index:
+                decision = decide(None if kept is None else kept[0], same_request=kept is not None and kept[1] == mark,
+                                  joinable=body is not None and run is not None and run.joinable,
+                                  repeatable=repeatable, journal=request.index.get(JOURNAL), store_id=store.id)
+            if decision == "run":
+                run = Run(store, self._runs, key, mark, made, repeatable, body is not None, call.deadline)
+                run.again = row is not None and row.state == "running"
+                try:
+                    return await self._run(call, run)
+                except KeyExists:  # another call with the key ran to its end since it was looked up
+                    run.over(None)
+                    continue
+            self._counters.observe_dedup(decision)
+            call.remark("dedup", decision)
+            if decision == "replay":
+                answer = row.answer if row is not None else store.answer(key)
+                assert answer is not None
+                return self._again(call, store, answer)
+            if decision != "join":
+                raise _REFUSED[decision]()
             assert run is not None
-            return self._again(call, store, await run.join(call.deadline))
-        if decision == "replay":
-            return self._again(call, store, await store.answer(key))
-        raise _REFUSED[decision]()
+            joined = await run.join(call.deadline)
+            if joined is not None:
+                return self._again(call, store, joined)
 
-    async def _run(self, call: Call, run: Run, again: bool) -> Response:
+    async def _run(self, call: Call, run: Run) -> Response:
         if not run.store.has_room(run.made):
             raise Refusal("store_unavailable", "its store of answered calls is full")
         self._runs[run.key] = run
-        if run.store.durable:
-            call.before_agent = lambda: run.begin(call.deadline, again)
+        call.before_agent = run.begin
         call.request.wanted = run.wanted
         try:
             response = await self._inner(call)
         except Problem as problem:
-            try:
-                await run.failed(problem)
-            finally:
-                self._ended(run)
+            await run.failed(problem)
+            raise
+        except KeyExists:
             raise
         except BaseException:
-            self._ended(run)
             run.broke()
             raise
         try:
             return await self._keep(call, run, response)
         except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
+            if isinstance(response.body, Body):
+                response.body.abandon()
             response.sent(0, error)
             raise
 
@@ -133,30 +145,24 @@ class Once:
         forget = keeps(response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
         may_be_kept = run.joinable and response.tunnel is None and not fields.is_event_stream(response.headers)
         if not may_be_kept or (forget and isinstance(body, Body)):
-            try:
-                await run.not_kept(forget=forget)
-            finally:
-                self._ended(run)
+            if not forget:
+                response.when_sent(lambda _sent, _error: run.passed())
+            await run.not_kept(forget=forget)
         elif isinstance(body, bytes):
-            try:
-                await run.answered(response, body, forget=forget)
-            finally:
-                self._ended(run)
+            await run.answered(response, body, forget=forget)
         else:
             assert isinstance(body, Body)
             body.tap = run.record(response)
-            response.when_sent(lambda _, error: run.streamed(error, lambda: self._ended(run)))
+            response.when_sent(lambda _, error: run.streamed(error))
         response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", run.store.id))
         return response
-
-    def _ended(self, run: Run) -> None:
-        if self._runs.get(run.key) is run:
-            del self._runs[run.key]
 
     def _again(self, call: Call, store: Store, answer: Answer) -> Response:
         """What the agent answered the first time."""
         response = Response(answer.status, list(answer.headers), answer.body, reason=answer.reason)
         response.sized = response.header(b"content-length") is not None
+        if not response.sized and (answer.status == 304 or call.request.method == b"HEAD"):
+            response.length = None  # of what is not sent the agent gave none
         response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", store.id))
         return response
 

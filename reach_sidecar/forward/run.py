@@ -14,7 +14,7 @@ from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.answer import Answer
 from reach_sidecar.journal.database import StoreUnavailable
 from reach_sidecar.journal.memory import MOST_ANSWER_BYTES, Memory
-from reach_sidecar.journal.runs import Runs
+from reach_sidecar.journal.runs import KeyExists, Row, Runs
 from reach_sidecar.journal.spool import Spool
 from reach_sidecar.policy.dedup import State
 
@@ -36,27 +36,23 @@ class Store:
         assert self.memory is not None
         return self.memory.state(key, self._loop.time())
 
-    async def look(self, key: bytes) -> tuple[State, bytes] | None:
-        """The same of a durable one. Raises Refusal where it cannot be read."""
+    async def look(self, key: bytes, deadline: float) -> Row | None:
+        """The row of a durable one, with its answer. Raises Refusal where it cannot be read, Problem where it is not
+        read in time."""
         assert self.runs is not None
         try:
-            row = await self.runs.get(key)
+            async with asyncio.timeout_at(deadline):
+                return await self.runs.get(key)
         except StoreUnavailable as error:
             raise _refusal(error) from None
-        return None if row is None else (row.state, row.fingerprint)
+        except TimeoutError:
+            raise Problem("deadline_exceeded", "The call's time was over before its key could be looked up on disk.",
+                          executed="no") from None
 
-    async def answer(self, key: bytes) -> Answer:
-        """Of a key whose state is `done`. Raises Problem where it cannot be read."""
-        if self.memory is not None:
-            return self.memory.answer(key)
-        assert self.runs is not None
-        try:
-            row = await self.runs.get(key)
-        except StoreUnavailable as error:
-            raise _refusal(error) from None
-        if row is None or row.answer is None:
-            raise Problem("answer_not_kept", "The answer to the first call with this key is no longer kept.")
-        return row.answer
+    def answer(self, key: bytes) -> Answer:
+        """Of a key whose state in memory is `done`."""
+        assert self.memory is not None
+        return self.memory.answer(key)
 
     def has_room(self, made: bool) -> bool:
         return self.memory is None or self.memory.has_room(made, self._loop.time())
@@ -84,10 +80,11 @@ class Store:
         with contextlib.suppress(StoreUnavailable):
             await self.runs.forget(key)
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def later(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def settle(self) -> None:
         """Until all ends are noted."""
@@ -95,25 +92,35 @@ class Store:
             await asyncio.wait(list(self._tasks))
 
 
-Ended = Answer | Problem | None  # None: the store has the answer
+Ended = Answer | Problem | None  # None: the store says more, or nothing has run: look again
 
 
 class Run:
-    """`joinable`: its request is known whole, so that a repeat can be compared. `noted`: it is on disk as running."""
+    """`among` are the runs under way by key: it stays there until the store knows how it ended.
 
-    __slots__ = ("_loop", "_parts", "_response", "_size", "_spool", "_waiting", "fingerprint", "joinable", "key",
-                 "made", "noted", "repeatable", "store")
+    `joinable`: its request is known whole, so that a repeat can be compared. `again`: the key has a row that says
+    `running`, of a run that a crash has ended. `noted`: it is on disk as running. `reached`: the agent may have it.
+    `state` is `not_kept` once the agent answers by what cannot be given again.
+    """
 
-    def __init__(self, store: Store, key: bytes, fingerprint: bytes, made: bool, repeatable: bool,
-                 joinable: bool) -> None:
+    __slots__ = ("_among", "_parts", "_response", "_size", "_spool", "_waiting", "again", "deadline",
+                 "fingerprint", "joinable", "key", "made", "noted", "reached", "repeatable", "state", "store")
+
+    def __init__(self, store: Store, among: "dict[bytes, Run]", key: bytes, fingerprint: bytes, made: bool,
+                 repeatable: bool, joinable: bool, deadline: float) -> None:
         self.store = store
         self.key = key
         self.fingerprint = fingerprint
         self.made = made
         self.repeatable = repeatable
         self.joinable = joinable
+        self.deadline = deadline
+        self.again = False
         self.noted = False
-        self._waiting: list[asyncio.Future[Ended]] = []
+        self.reached = False
+        self.state: State = "running"
+        self._among = among
+        self._waiting: set[asyncio.Future[Ended]] = set()
         self._parts: list[bytes] | None = None  # of an answer in memory that streams
         self._size = 0
         self._spool: Spool | None = None  # of a durable one
@@ -122,100 +129,122 @@ class Run:
     # -- others with the same key
 
     def wanted(self) -> bool:
-        """Shall it go on although its own caller went away? An agent's own key may always come back."""
-        return not self.made or bool(self._waiting)
+        """Shall it go on although its own caller went away? An agent's own key may always come back, but what cannot
+        be given again is of use to nobody else."""
+        return bool(self._waiting) or (not self.made and self.state == "running")
 
-    async def join(self, deadline: float) -> Answer:
-        """What it ends with. Raises Problem, at the deadline too."""
+    async def join(self, deadline: float) -> Answer | None:
+        """What it ends with; None: look again. Raises Problem, at the deadline too."""
         loop = asyncio.get_running_loop()
         place: asyncio.Future[Ended] = loop.create_future()
-        self._waiting.append(place)
+        self._waiting.add(place)
         timer = loop.call_at(deadline, _too_late, place)
         try:
             ended = await place
         finally:
             timer.cancel()
-            if place in self._waiting:
-                self._waiting.remove(place)
+            self._waiting.discard(place)
         if isinstance(ended, Problem):
             raise _same(ended)
-        return await self.store.answer(self.key) if ended is None else ended
+        return ended
+
+    def over(self, ended: Ended) -> None:
+        """The store knows how it ended, or nothing has run."""
+        if self._among.get(self.key) is self:
+            del self._among[self.key]
+        self._tell(ended)
 
     def _tell(self, ended: Ended) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, set()
         for place in waiting:
             if not place.done():
                 place.set_result(ended)
 
-    # -- its beginning, on disk
+    # -- its beginning
 
-    async def begin(self, deadline: float, again: bool) -> None:
-        """Note it as running before the agent is called. Raises Refusal where that cannot be written, Problem where it
-        is not written in time. `again`: the key has a row of a run that is known to have ended."""
+    async def begin(self) -> None:
+        """The agent is called next; on disk it is noted as running before. Raises Refusal where that cannot be written,
+        Problem where it is not written in time, KeyExists where the key has run to an end since it was looked up."""
         runs = self.store.runs
-        assert runs is not None
-        self.noted = True
-        try:
-            async with asyncio.timeout_at(deadline):
-                if again:
-                    await runs.unknown(self.key)
-                await runs.begin(self.key, self.fingerprint)
-        except StoreUnavailable as error:
-            raise _refusal(error) from None
-        except TimeoutError:
-            raise Problem("deadline_exceeded", "The call's time was over before it could be noted on disk.",
-                          executed="no") from None
+        if runs is not None:
+            self.noted = True
+            try:
+                async with asyncio.timeout_at(self.deadline):
+                    if self.again:
+                        await runs.unknown(self.key)
+                    await runs.begin(self.key, self.fingerprint)
+            except KeyExists:
+                self.noted = False  # the row is another's
+                raise
+            except StoreUnavailable as error:
+                raise _refusal(error) from None
+            except TimeoutError:
+                raise Problem("deadline_exceeded", "The call's time was over before it could be noted on disk.",
+                              executed="no") from None
+        self.reached = True
 
     # -- its end
 
     async def failed(self, problem: Problem) -> None:
         """Without an answer. What did not run, or may run twice, leaves nothing behind."""
         if problem.executed == "no" or self.repeatable:
+            # who has waited may have more time than this call had, or takes the answer as its own
+            told = None if problem.code == "deadline_exceeded" and problem.executed == "no" else problem
             if self.noted:
-                await self.store.forget(self.key)
+                await self._note(self.store.forget(self.key), told)
+            else:
+                self.over(told)
         else:
-            self.store.mark(self, "unknown")
-        self._tell(problem)
+            self._ends("unknown", problem)
 
     def broke(self) -> None:
         """It was cancelled, or this sidecar made a mistake."""
-        self.store.mark(self, "unknown")
-        self._tell(Problem("outcome_unknown", "The call with this key was broken off; the agent may have done the "
-                           "work."))
+        if self.reached:
+            self._ends("unknown", Problem("outcome_unknown", "The call with this key was broken off; the agent may "
+                                          "have done the work."))
+        elif self.noted:
+            self.store.later(self._noted(self.store.forget(self.key), None))
+        else:
+            self.over(None)
 
     async def answered(self, response: Response, body: bytes, *, forget: bool) -> None:
         store = self.store
-        if store.memory is not None:
+        told = _answer(response, body) if self._waiting or store.durable else None
+        if store.runs is None:
             if not forget:
                 store.keep(self, response, body)
-        elif store.runs is not None:
-            if forget:
-                await store.forget(self.key)
-            else:
-                with contextlib.suppress(StoreUnavailable):  # it stays `running` there: a repeat is told `unknown`
-                    await store.runs.done(self.key, _answer(response, body))
-        if self._waiting:
-            self._tell(_answer(response, body))
+            self.over(told)
+        elif forget:
+            await self._note(store.forget(self.key), told)
+        else:
+            assert told is not None
+            await self._note(store.runs.done(self.key, told), told)
 
     async def not_kept(self, *, forget: bool) -> None:
-        """It is answered by something that cannot be given again; `forget`: which says that nothing was done."""
-        if self.store.memory is not None:
-            if not forget:
-                self.store.mark(self, "not_kept")
-        elif forget:
-            await self.store.forget(self.key)
-        else:
-            await self.store.note_end(self.key, "not_kept")
-        self._tell(Problem("no_agent_available", "The agent could not do it now.") if forget else
-                   Problem("answer_not_kept", "The agent answers the first call with this key by something that "
+        """It is answered by something that cannot be given again; `forget`: which says that nothing was done, and is
+        no end where others wait: the next of them runs."""
+        if forget:
+            if self.noted:
+                await self._note(self.store.forget(self.key), None)
+            else:
+                self.over(None)
+            return
+        self.state = "not_kept"
+        self._tell(Problem("answer_not_kept", "The agent answers the first call with this key by something that "
                            "cannot be given again."))
+        self.store.mark(self, "not_kept")  # so that a crash from here on finds it
+
+    def passed(self) -> None:
+        """What cannot be given again is out. It is remembered from here on."""
+        self._ends("not_kept", None)
 
     def record(self, response: Response) -> Callable[[bytes], None]:
         """Keep what streams to the caller as well; the result is fed with it."""
         self._response = Response(response.status, list(response.headers), reason=response.reason)
         if self.store.runs is not None:
             self._spool = self.store.runs.spool(self.key)
-        self._parts = []
+        else:
+            self._parts = []
         return self._add
 
     def _add(self, data: bytes) -> None:
@@ -227,43 +256,43 @@ class Run:
         if self._spool is not None and not self._spool.add(data):
             self._spool = None
 
-    def streamed(self, error: BaseException | None, ended: Callable[[], None]) -> None:
-        """All of it is out, or the rest will never come. `ended` is called once the store can be asked for it."""
+    def streamed(self, error: BaseException | None) -> None:
+        """All of it is out, or the rest will never come."""
         response, parts, spool = self._response, self._parts, self._spool
         assert response is not None
         if error is not None:
             if spool is not None:
                 spool.drop()
             self.broke()
-            ended()
         elif spool is not None:
-            self.store.later(self._keep_spooled(spool, response, parts, ended))
+            self.store.later(self._noted(spool.done(response.status, response.reason, tuple(response.headers)), None))
+        elif parts is not None and self.store.memory is not None:
+            body = b"".join(parts)
+            self.store.keep(self, response, body)
+            self.over(_answer(response, body))
         else:
-            if parts is not None and self.store.memory is not None:
-                self.store.keep(self, response, b"".join(parts))
-            else:
-                self.store.mark(self, "not_kept")
-            self._tell_streamed(response, parts)
-            ended()
+            self._ends("not_kept", Problem("answer_not_kept", "The agent has answered the first call with this key; "
+                                           "the answer was too long to be given again."))
 
-    async def _keep_spooled(self, spool: Spool, response: Response, parts: list[bytes] | None,
-                            ended: Callable[[], None]) -> None:
-        kept = False
+    def _ends(self, state: State, ended: Ended) -> None:
+        """Without an answer to keep, and nobody waits until that is noted."""
+        if self.store.durable and self.noted:
+            self.store.later(self._noted(self.store.note_end(self.key, state), ended))
+        else:
+            self.store.mark(self, state)
+            self.over(ended)
+
+    async def _note(self, work: Coroutine[Any, Any, object], ended: Ended) -> None:
+        """Wait until its end is on the disk, but not beyond the deadline. Who is cancelled here ends nothing."""
+        task = self.store.later(self._noted(work, ended))
+        await asyncio.wait((task,), timeout=max(0.0, self.deadline - asyncio.get_running_loop().time()))
+
+    async def _noted(self, work: Coroutine[Any, Any, object], ended: Ended) -> None:
         try:
-            with contextlib.suppress(StoreUnavailable):
-                kept = await spool.done(response.status, response.reason, tuple(response.headers))
+            with contextlib.suppress(StoreUnavailable):  # it stays `running` there, which a repeat takes for unknown
+                await work
         finally:
-            self._tell_streamed(response, parts, kept=kept)
-            ended()
-
-    def _tell_streamed(self, response: Response, parts: list[bytes] | None, *, kept: bool = False) -> None:
-        if parts is not None:
-            self._tell(_answer(response, b"".join(parts)))
-        elif kept:
-            self._tell(None)
-        else:
-            self._tell(Problem("answer_not_kept", "The agent has answered the first call with this key; the answer "
-                               "was too long to be given to two at once. Ask again."))
+            self.over(ended)
 
 
 def _answer(response: Response, body: bytes) -> Answer:

@@ -11,7 +11,7 @@ from reach_sidecar.config_sections import DedupConfig
 from reach_sidecar.forward.failure import Refusal
 from reach_sidecar.forward.run import Store
 from reach_sidecar.journal.database import Journal, JournalError, StoreUnavailable
-from reach_sidecar.journal.memory import Memory
+from reach_sidecar.journal.memory import EXPIRED_AT_ONCE, Memory
 from reach_sidecar.journal.notes import Notes
 from reach_sidecar.journal.runs import Runs
 
@@ -32,6 +32,11 @@ class Stores:
     @property
     def memory_bytes(self) -> int:
         return self.memory.memory.bytes if self.memory.memory is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        """May there be anything on disk?"""
+        return self._notes is not None
 
     async def durable(self) -> Store:
         """What ran here, on disk. Raises Refusal where it cannot be opened."""
@@ -64,6 +69,9 @@ class Stores:
 
     async def expire(self) -> None:
         """Remove what has been kept long enough; once a minute. What cannot be written now is tried the next time."""
+        memory = self.memory.memory
+        while memory is not None and not memory.expire(asyncio.get_running_loop().time(), at_most=EXPIRED_AT_ONCE):
+            await asyncio.sleep(0)  # calls go on meanwhile
         if self._durable is None or self._durable.runs is None or self._notes is None:
             return
         now_ms = time.time_ns() // 1_000_000
