@@ -77,7 +77,7 @@ class Once:
         repeatable = call.offered.idempotent or request.method in SAFE_METHODS
         while True:
             run = self._runs.get(key)
-            kept: tuple[State, bytes] | None = None
+            kept: tuple[State, bytes | None] | None = None  # no fingerprint: it is not known any more
             row: Row | None = None
             if run is None:
                 if not store.durable:
@@ -91,7 +91,8 @@ class Once:
                 kept = ("unknown" if row.state == "running" else row.state, row.fingerprint)
             decision: Decision = "run"
             if kept is not None or JOURNAL in request.index:
-                decision = decide(None if kept is None else kept[0], same_request=kept is not None and kept[1] == mark,
+                same = kept is not None and kept[1] in (None, mark)
+                decision = decide(None if kept is None else kept[0], same_request=same,
                                   joinable=body is not None and run is not None and run.joinable,
                                   repeatable=repeatable, journal=request.index.get(JOURNAL), store_id=store.id)
             if decision == "run":

@@ -31,7 +31,7 @@ class Store:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def state(self, key: bytes) -> tuple[State, bytes] | None:
+    def state(self, key: bytes) -> tuple[State, bytes | None] | None:
         """State and fingerprint, of a store in memory."""
         assert self.memory is not None
         return self.memory.state(key, self._loop.time())

@@ -21,6 +21,7 @@ class Stores:
 
     def __init__(self, path: Path, config: DedupConfig) -> None:
         self._path = path
+        self._existed = path.exists()  # an earlier life may have left notes
         self._config = config
         memory = Memory(max_bytes=config.memory, keep_s=config.keep)
         self.memory = Store(memory.id, memory, None)
@@ -36,7 +37,7 @@ class Stores:
     @property
     def is_open(self) -> bool:
         """May there be anything on disk?"""
-        return self._notes is not None
+        return self._notes is not None or self._existed
 
     async def durable(self) -> Store:
         """What ran here, on disk. Raises Refusal where it cannot be opened."""

@@ -2,8 +2,9 @@
 
 Sidecars make a key for every call that brings none. Such a key is repeated by the sidecar that made it only, within
 seconds, so its row lives 30 s. Keys that agents gave may be repeated by people: 10 min. Where room gets short the
-answers of made keys go first, the oldest before the others; that they ran is still known until their time is over
-(`not_kept`). Rows of agents' keys never go early: once they fill their share, calls with new ones are refused.
+answers of made keys go first, the oldest before the others. That such a key ran is known until its time is over, by 64
+bits of its hash and nothing else: 400,000 of them fit, more than a sidecar can carry in 30 s. Rows of agents' keys
+never go early: once they fill their share, calls with new ones are refused.
 
 Rows are plain tuples of bytes and numbers, which the garbage collector takes off its list: 100,000 of them cost no
 collection anything.
@@ -22,7 +23,7 @@ GIVEN_SHARE = 0.875  # of the bytes, so that calls without a key of their own st
 ROW_BYTES = 430  # key, row and their places in the tables
 ANSWER_BYTES = 120  # besides its body and its fields
 FIELD_BYTES = 225  # besides its value
-SCAR_BYTES = 70  # that an answer given up early leaves behind: memory too scattered to be given back
+RAN_BYTES = 160  # of a made key whose answer was given up early, with the scattered memory that this leaves behind
 EXPIRED_AT_ONCE = 64  # rows that one call removes at most
 
 # expires at, fingerprint, state, made, bytes, the answer (empty unless `done`)
@@ -41,18 +42,21 @@ class Memory:
         self._overflowed = False
         self._rows: dict[bytes, _Row] = {}
         self._answers: deque[tuple[float, bytes]] = deque()  # made keys with an answer, the first to expire first
-        self._marks: deque[tuple[float, bytes]] = deque()  # made keys without one: all older than those
+        self._marks: deque[tuple[float, bytes]] = deque()  # made keys that ended without one
+        self._ran: dict[int, float] = {}  # by their hash, made keys whose answer was given up: when that is forgotten
+        self._ran_order: deque[int] = deque()  # the first to expire first
+        self._ran_until = 0.0  # the last of these times, so that many share one number
         self._given: deque[tuple[float, bytes]] = deque()
         self._stale = 0  # places in these of rows that are gone or were put again
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows) + len(self._ran)
 
-    def state(self, key: bytes, now: float) -> tuple[State, bytes] | None:
-        """State and fingerprint of the key's row; None where it has none."""
+    def state(self, key: bytes, now: float) -> tuple[State, bytes | None] | None:
+        """State and fingerprint of the key's row, None for one that is not known any more; None where it has no row."""
         row = self._rows.get(key)
         if row is None or row[0] <= now:
-            return None
+            return ("not_kept", None) if self._ran and self._ran.get(hash(key), 0.0) > now else None
         return row[2], row[1]
 
     def answer(self, key: bytes) -> Answer:
@@ -92,6 +96,8 @@ class Memory:
     def forget(self, key: bytes) -> None:
         """It did not run."""
         row = self._rows.pop(key, None)
+        if self._ran:
+            self._forget_ran(hash(key))
         if row is not None:
             self._uncount(row)
             self._stale += 1
@@ -100,6 +106,11 @@ class Memory:
 
     def expire(self, now: float, *, at_most: int = 1 << 62) -> bool:
         """Remove rows whose time is over; False where there are more than `at_most`, and some are left."""
+        while self._ran_order and self._ran.get(self._ran_order[0], 0.0) <= now:
+            if at_most == 0:
+                return False
+            at_most -= 1
+            self._forget_ran(self._ran_order.popleft())
         for order in (self._marks, self._answers, self._given):
             while order and order[0][0] <= now:
                 if at_most == 0:
@@ -115,7 +126,7 @@ class Memory:
         return True
 
     def _put(self, key: bytes, row: _Row) -> None:
-        if key in self._rows:
+        if self._ran or key in self._rows:
             self.forget(key)
         self._rows[key] = row
         self.bytes += row[4]
@@ -147,11 +158,23 @@ class Memory:
             if row is None or row[0] != expires_at or not row[5]:
                 self._stale -= 1
                 continue
-            left = min(row[4], ROW_BYTES + SCAR_BYTES)
-            self._rows[key] = (expires_at, row[1], "not_kept", True, left, ())
-            self.bytes -= row[4] - left
-            self._marks.append((expires_at, key))
+            del self._rows[key]
+            self.bytes -= row[4]
+            self._note_ran(hash(key), expires_at)
         return True
+
+    def _forget_ran(self, hashed: int) -> None:
+        if self._ran.pop(hashed, None) is not None:
+            self.bytes -= RAN_BYTES
+
+    def _note_ran(self, hashed: int, expires_at: float) -> None:
+        if hashed in self._ran:  # of two with one hash, or one that ran twice, the first time counts
+            return
+        if expires_at > self._ran_until:
+            self._ran_until = expires_at + 1.0
+        self._ran[hashed] = self._ran_until
+        self._ran_order.append(hashed)
+        self.bytes += RAN_BYTES
 
     def _drop_stale(self) -> None:
         """A key that runs again and again leaves a place behind each time."""

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from reach_sidecar.journal.answer import Answer
-from reach_sidecar.journal.memory import EXPIRED_AT_ONCE, MADE_KEEP_S, MOST_ANSWER_BYTES, ROW_BYTES, Memory
+from reach_sidecar.journal.memory import EXPIRED_AT_ONCE, MADE_KEEP_S, MOST_ANSWER_BYTES, RAN_BYTES, ROW_BYTES, Memory
 
 MIB = 1 << 20
 HEADERS = [(b"x-a", b"X-A", b"1"), (b"x-a", b"x-a", b"2")]
@@ -72,6 +72,21 @@ def test_made_answers_go_first_the_oldest_before_the_others() -> None:
     assert found == ["not_kept"] * 2 + ["done"] * 6
     assert (state(memory, b"given", 8.0), state(memory, b"given2", 8.0)) == ("done", "done")
     assert memory.bytes <= MIB
+
+
+def test_that_a_made_key_ran_is_known_for_its_time_however_many_there_are() -> None:
+    memory = Memory(max_bytes=MIB, keep_s=600.0)
+    for number in range(4_000):
+        assert memory.has_room(made=True, now=0.0)
+        keep(memory, b"m%d" % number, 0.0, bytes(1_000), made=True)
+        assert memory.bytes <= MIB
+    found = [state(memory, b"m%d" % number, 29.9) for number in range(4_000)]
+    assert found.count("not_kept") + found.count("done") == 4_000
+    assert found[:2_000] == ["not_kept"] * 2_000
+    assert found[-1] == "done"
+    assert state(memory, b"other", 0.0) is None
+    memory.expire(32.0)
+    assert (len(memory), memory.bytes) == (0, 0)
 
 
 def test_given_keys_never_go_early_and_new_ones_are_refused() -> None:
@@ -155,11 +170,12 @@ def test_against_a_model(seed: int) -> None:
             found = state(memory, known, now)
             expected = was if now < until else None
             assert found == expected or (is_made and was == "done" and found == "not_kept"), f"seed {seed}"
-        assert memory.bytes == sum(row[4] for row in memory._rows.values()), f"seed {seed}"
+        rows = sum(row[4] for row in memory._rows.values())
+        assert memory.bytes == rows + RAN_BYTES * len(memory._ran), f"seed {seed}"
         assert memory._given_bytes == sum(row[4] for row in memory._rows.values() if not row[3])
         assert memory.bytes <= memory.max_bytes + ROW_BYTES
         places = len(memory._marks) + len(memory._answers) + len(memory._given)
-        assert places == len(memory) + memory._stale, f"seed {seed}"
+        assert places == len(memory._rows) + memory._stale, f"seed {seed}"
     memory.expire(now + 100.0)
     assert (len(memory), memory.bytes, memory._stale) == (0, 0, 0)
 
