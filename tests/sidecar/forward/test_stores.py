@@ -23,6 +23,7 @@ async def test_the_one_on_disk_is_opened_when_it_is_asked_for(tmp_path: Path) ->
     assert both[0].id != stores.memory.id
     await stores.close()
     again = Stores(path, DedupConfig())
+    assert again.is_open  # there may be notes of its earlier life
     assert (await again.durable()).id == both[0].id
     assert again.memory.id != stores.memory.id  # what was in memory is gone
     await again.close()
