@@ -242,6 +242,20 @@ async def test_json_is_not_looked_into_where_the_status_says_enough(inner: Mesh)
     assert (answer.code, answer.json["answer"]["status"]) == ("retries_exhausted", 500)
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.02])
+async def test_json_without_a_length_is_not_looked_into(inner: Mesh, pause_s: float) -> None:
+    """Whether it comes in one piece or in several."""
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 200 OK\r\n{JSON_FIELD}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for piece in (head.encode(), b'12\r\n{"success": false}\r\n', b"0\r\n\r\n"):
+            writer.write(piece)
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    answer = await asks(script=script, outcome="json")(inner)
+    assert (answer.status, answer.body) == (200, b'{"success": false}')
+
+
 async def test_json_is_not_looked_into_unless_it_is_declared(inner: Mesh) -> None:
     answer = await asks(script=ok(b'{"success": false}', JSON_FIELD.encode()))(inner)
     assert (answer.status, answer.body) == (200, b'{"success": false}')
