@@ -45,7 +45,8 @@ def test_retries_do_not_multiply(mesh: Mesh, answer: str, capability: dict[str, 
 
 
 def test_a_500_that_may_have_run_is_not_repeated(mesh: Mesh) -> None:
-    relays = Relays(mesh, passed=TRACE, answer="error")
+    """Neither there, nor by the other one that could do it."""
+    relays = Relays(mesh, passed=TRACE, answer="error", copies=2)
     said, _ = ask(relays, ("Reach-Timeout", "20s"))
     assert said.status == 500
     assert [len(relays.seen(name)) for name in "bcd"] == [1, 1, 1]
@@ -62,7 +63,7 @@ def test_each_hop_has_less_time(mesh: Mesh) -> None:
 def test_whoever_passes_the_trace_on_is_bound_by_its_deadline(mesh: Mesh) -> None:
     relays = Relays(mesh, passed=TRACE, answer="hang")
     said, took = ask(relays, ("Reach-Timeout", "2s"))
-    assert said.status == 504
+    assert said.status in (500, 504), "the deepest time ends first: an agent before it may still say that it failed"
     assert took < 3
     budgets = [budget_s(relays.seen(name)[0]) for name in "bcd"]
     assert 2 > budgets[0] > budgets[1] > budgets[2] > 0.5, budgets

@@ -110,7 +110,8 @@ def test_a_stall_under_flood(mesh: Mesh) -> None:
 
     assert recovered_s <= BREAKER_S
     assert meter["peak"] == ROOM
-    assert arrived <= 1.2 * len(asked) + seconds + 10
+    tried = len(asked) - answers["breaker_open"]  # those it has not even been asked for count for nothing
+    assert arrived <= 1.2 * tried + seconds + 10
     for rule in (answered_in_time, broken_only_with_its_sidecar, makes_sense):
         assert not list(rule(facts))[:5]
     assert pulse.worst.statuses == {"up"}
