@@ -128,7 +128,8 @@ def doubt_has_a_cause(facts: Facts) -> Iterator[tuple[str, str]]:
     """`executed: unknown` only where something happened on the call's way while it lived.
 
     Or where the agent itself failed (retries_exhausted), another request with that key was under way, or its caller
-    hung up in the middle of a body that is passed on as it comes.
+    hung up in the middle of a body that is passed on as it comes. Time runs out also where others are disturbed, whose
+    calls an agent gets besides its own.
     """
     for call, asked in facts.by_call.items():
         if any(one.hung_up and one.big for one in asked):
@@ -138,7 +139,8 @@ def doubt_has_a_cause(facts: Facts) -> Iterator[tuple[str, str]]:
             if one.executed != "unknown" or one.problem == "retries_exhausted":
                 continue
             beside = any(other is not one and other.began < one.ended and other.ended > one.began for other in asked)
-            causes = [cause for cause in facts.on_the_way(one) if cause.touches(began - SLACK_S, one.ended)]
+            possible = facts.disturbances if one.problem == "deadline_exceeded" else facts.on_the_way(one)
+            causes = [cause for cause in possible if cause.touches(began - SLACK_S, one.ended)]
             if not causes and not beside:
                 yield call, f"{one.problem} at {one.ended:.3f}, and nothing had happened to {one.via} or {one.agent}"
 
