@@ -75,30 +75,33 @@ class Attempt:
             started = perf_counter()
             trial = offer.track.breaker.begin(self._loop.time())
             failed: AttemptFailed
+            peer.in_flight += 1  # from the choice on: whoever chooses next has to see it
             try:
                 if call.pinned is not None:
                     await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.deadline,
                                          call)
                 call.sends += 1
                 response = await self._send(call, offer, body, asked_again=step is not None and step.go == "same_agent")
-                if response.status < 429 and b"reach-outcome" not in response.index:
-                    self._answered(call, offer, started)
-                    return response
-                outcome = response.index.get(b"reach-outcome", b"").decode("latin-1")
-                result = classify(response.status, outcome, b"retry-after" in response.index)
+            except AttemptFailed as broken:
+                peer.in_flight -= 1
+                failed = broken
+            except BaseException as error:
+                peer.in_flight -= 1
+                if trial:
+                    offer.track.breaker.abandoned()
+                if isinstance(error, Problem):
+                    self._note_problem(call, error, started)
+                raise
+            else:
+                outcome = response.index.get(b"reach-outcome")
+                result: Result = "answered"
+                if outcome is not None or response.status >= 429:
+                    result = classify(response.status, (outcome or b"").decode("latin-1"),
+                                      b"retry-after" in response.index)
                 if result == "answered":
                     self._answered(call, offer, started)
                     return response
                 failed = AttemptFailed(result, _said(response, outcome), response)
-            except Problem as problem:
-                self._release(offer, trial)
-                self._note_problem(call, problem, started)
-                raise
-            except AttemptFailed as broken:
-                failed = broken
-            except BaseException:
-                self._release(offer, trial)
-                raise
             ms = (perf_counter() - started) * 1000
             self._failed(call, offer, failed, trial, ms)
             step = self._next(call, offer, body, counted)
@@ -195,10 +198,6 @@ class Attempt:
         if problem.code != "key_reused":  # whatever ran with the key, it was not this request
             problem.executed = call.executed
 
-    def _release(self, offer: Offer, trial: bool) -> None:
-        if trial:
-            offer.track.breaker.abandoned()
-
     def _breaker_changed(self, offer: Offer, state: str) -> None:
         agent = offer.peer.agent_id
         self._counters.observe_breaker(agent, state)
@@ -287,8 +286,8 @@ def _target(call: Call) -> str:
     return call.capability or f"@{call.offers[0].peer.agent_id}"
 
 
-def _said(response: Response, outcome: str) -> str:
-    return f"its agent said {outcome}" if outcome else f"its agent answered {response.status}"
+def _said(response: Response, outcome: bytes | None) -> str:
+    return f"its agent said {outcome.decode('latin-1')}" if outcome else f"its agent answered {response.status}"
 
 
 def _drop(response: Response) -> None:

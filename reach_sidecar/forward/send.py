@@ -54,14 +54,13 @@ class Send:
 
     async def __call__(self, call: Call, offer: Offer, body: ReplayedBody, *, asked_again: bool) -> Response:
         """`asked_again`: of the same agent, which may have run it. Raises AttemptFailed, or Problem where the peer's
-        word is final."""
+        word is final. The call is counted in `peer.in_flight` already; once it is answered, until the answer is out."""
         peer = offer.peer
         if not asked_again and not call.doubtful:
             call.journal = peer.journals.get(offer.capability.dedup, b"-")
             call.first_sent = self._loop.time()
         started = perf_counter()
         connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, peer)
-        peer.in_flight += 1
         peer.called_at = call.started
         try:
             response = await self._exchange(connection, call, offer, body, asked_again)
@@ -74,11 +73,7 @@ class Send:
             if journal is not None and journal != peer.journals.get(offer.capability.dedup):
                 peer.journals[offer.capability.dedup] = journal
         except asyncio.CancelledError:
-            peer.in_flight -= 1
             self._cancel(peer, call)
-            raise
-        except BaseException:
-            peer.in_flight -= 1
             raise
         response.when_sent(lambda _, error: self._sent(peer, call, error))
         self._dress(response, call, offer, load, started)
@@ -190,7 +185,7 @@ class Send:
         total_ms = (now - started) * 1000
         mesh_ms = max(0.0, total_ms - queue_ms - agent_ms)
         call.agent_ms = agent_ms
-        if agent_ms > 0.0:
+        if agent_ms > 0.0 and offer.peer.in_flight <= 1:  # of several at once, some wait in loops: no distance
             offer.peer.hear_rtt(mesh_ms / 1000, self._loop.time())
         retry_ms = (started - call.began) * 1000 if call.sends > 1 else 0.0
         timing = Timing(queue_ms, agent_ms, mesh_ms, retry_ms)
