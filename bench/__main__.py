@@ -102,7 +102,8 @@ def _measure(
         click.echo(f"{busy:.0%} of this machine is busy with other things: expect noise.", err=True)
     stolen, ticks = machine.stolen_ticks()
     try:
-        with standing(systems, seconds, warm_up_s, progress) as rig:
+        varied = any(measure.variants for measure in measures)
+        with standing(systems, seconds, warm_up_s, progress, with_variants=varied) as rig:
             samples = rounds.interleave(rig, measures, times, progress)
     except BenchError as error:
         progress.clear()

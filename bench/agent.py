@@ -2,7 +2,7 @@
 
 Any path answers 1 KiB of JSON once the whole body (`Content-Length`) has come in, except
 `/bytes/N` (N bytes, as fast as they are taken), `/stream` (chunked: head and first chunk at once, the
-second chunk 20 ms later) and `/work` (answers after 3 s). Bodies are counted, never kept.
+second chunk 20 ms later), `/work` (answers after 3 s) and `/work?ms=N` (after N ms). Bodies are counted, never kept.
 Run as `python -m bench.agent READY_FILE`.
 """
 
@@ -30,6 +30,7 @@ STREAM_PAUSE_S = 0.02
 WORK_S = 3.0
 PIECE = bytes(64 << 10)
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_WORK_PATH = re.compile(rb"[A-Z]+ /work\?ms=(\d+) ")
 _BYTES_PATH = re.compile(rb"[A-Z]+ /bytes/(\d+)[ ?]")
 
 
@@ -76,7 +77,9 @@ class Connection(asyncio.Protocol):
             self.transport.write(STREAM_HEAD + STREAM_CHUNK)
             asyncio.get_running_loop().call_later(STREAM_PAUSE_S, self.transport.write, STREAM_END)
         elif b" /work" in self.request_line:
-            asyncio.get_running_loop().call_later(WORK_S, self.transport.write, ANSWER)
+            match = _WORK_PATH.match(self.request_line)
+            work_s = int(match[1]) / 1000 if match else WORK_S
+            asyncio.get_running_loop().call_later(work_s, self.transport.write, ANSWER)
         else:
             self.transport.write(ANSWER)
 

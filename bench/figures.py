@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from bench import fan
 from bench.measures import BUILDS
 from bench.rounds import Samples
 
@@ -42,6 +43,23 @@ class Figure:
         return ""
 
 
+FAN_AT_MOST = 1.05  # of the ideal, which is three waves of work without anything around it
+
+
+def _durable(keys: str, number: int) -> tuple[Figure, ...]:
+    """What `dedup: durable` adds to `memory`, with `number` calls at once."""
+    whose = {"made": "made keys", "own": "callers' own keys"}[keys]
+    metric = f"{keys}{number}"
+    return (
+        Figure(f"durable_{metric}_p50", f"durable adds, {number} at once, {whose}, p50", "ms", "durable",
+               f"{metric}_adds_p50_ms"),
+        Figure(f"durable_{metric}_p99", f"durable adds, {number} at once, {whose}, p99", "ms", "durable",
+               f"{metric}_adds_p99_ms"),
+        Figure(f"durable_{metric}_commits", "the same: transactions on disk per call", "", "durable",
+               f"{metric}_commits"),
+    )  # fmt: skip
+
+
 FIGURES = (
     Figure("cpu16", "CPU per call and hop, 16 connections", "µs", "closed16", "cpu_us", ratio_at_most=0.75),
     Figure("cpu1", "CPU per call and hop, 1 connection", "µs", "closed1", "cpu_us"),
@@ -78,6 +96,20 @@ FIGURES = (
     ),
     Figure("down_speed", "1 GiB answer streamed, speed", "MiB/s", "bulk", "down_mib_per_s"),
     Figure("up_speed", "1 GiB request streamed, speed", "MiB/s", "bulk", "up_mib_per_s"),
+    Figure("dedup_off", "CPU per call and hop, 16 connections, dedup off", "µs", "dedup", "off_us"),
+    Figure("dedup_made", "the same, dedup in memory", "µs", "dedup", "made_us"),
+    Figure("dedup_own", "the same, and callers bring their own keys", "µs", "dedup", "own_us"),
+    Figure("adds_made", "dedup in memory adds at the called side, CPU per call", "µs", "dedup", "made_adds_us"),
+    Figure("adds_own", "the same where callers bring their own keys", "µs", "dedup", "own_adds_us"),
+    Figure("adds_deadline", "a caller's own deadline adds, CPU per call", "µs", "dedup", "deadline_adds_us"),
+    *(figure for number in (1, 100) for keys in ("made", "own") for figure in _durable(keys, number)),
+    Figure(
+        "fan_total", "100 × 0.4 s at once for 10 agents × 4: all done", "s", "fan", "total_s",
+        at_most=round(FAN_AT_MOST * fan.IDEAL_S, 3),
+    ),
+    Figure("fan_worst", "the same: the worst round", "s", "fan", "worst_s"),
+    Figure("fan_fullest", "the same: the most that one agent got", "%", "fan", "fullest_percent"),
+    Figure("adds_pick", "10 agents to pick from, not 1, add at the caller, CPU per call", "µs", "fan", "pick_us"),
     Figure("fleet_lost", "100 agents × 3 s, 1,000 calls/s: lost", "calls", "fleet", "lost", at_most=0),
     Figure("fleet_p95", "the same: p95 beyond the work", "ms", "fleet", "p95_overhead_ms", at_most=50),
     Figure("fleet_share", "the same: mean share of the whole", "%", "fleet", "overhead_percent", at_most=5),

@@ -22,7 +22,7 @@ def measure(system: str, agent: str, control: str | None, directory: Path) -> di
         if control is None:
             daemon, ready = envoy.start(name, agent, "", directory)
         else:
-            config = reach.sidecar_config(name, agent, control, directory / f"state-{name}", serves="idle")
+            config = reach.sidecar_config(name, agent, control, directory / f"state-{name}", [reach.capability("idle")])
             daemon, ready = reach.start("sidecar", name, config, directory, system)  # type: ignore[assignment]
         stack.enter_context(daemon)
         daemon.wait_for(ready, "ready")

@@ -29,6 +29,7 @@ from bench.wrk import REQUEST_BODY
 
 _PR_SET_TIMERSLACK = 29
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_AGENT = re.compile(rb"\r\nreach-agent:[ \t]*([^\r]+)", re.IGNORECASE)
 ANSWERS_WITHIN_S = 10.0
 START_S = 0.05
 
@@ -99,6 +100,7 @@ class Sender:
         self.busy: dict[int, Connection] = {}
         self.latencies_s: list[float] = []
         self.answers: Counter[str] = Counter()  # by status, and what became of calls without one
+        self.agents: Counter[str] = Counter()  # by who answered, where the answer says it
         self.timer = Timer()
         self.epoll = select.epoll()
         self.epoll.register(self.timer.descriptor, select.EPOLLIN | select.EPOLLET)
@@ -109,6 +111,7 @@ class Sender:
         """Use every connection once, so that no connect or first call counts."""
         self.run([0.0] * len(self.free))
         self.latencies_s.clear()
+        self.agents.clear()
         self.answers.pop("200", None)  # failures stay
 
     def run(self, times: list[float]) -> None:
@@ -152,8 +155,17 @@ class Sender:
         if status is not None:
             self.latencies_s.append(time.perf_counter() - one.intended_s)
             self.answers[str(status)] += 1
+            agent = _AGENT.search(one.answer)
+            if agent is not None:
+                self.agents[agent[1].decode()] += 1
             del self.busy[descriptor]
             self.free.append(one)
+
+    def close(self) -> None:
+        for one in (*self.free, *self.busy.values()):
+            one.socket.close()
+        self.epoll.close()
+        self.timer.close()
 
     def result(self, seconds: float) -> dict[str, Any]:
         """calls, seconds, lost, answers; mean_ms, p50_ms, p95_ms, p99_ms, max_ms of the answered calls."""

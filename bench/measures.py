@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import accounting, fleet, footprint, reach, stream, wrk
+from bench import accounting, dedup, fan, fleet, footprint, reach, stream, wrk
 from bench.daemon import BenchError
 from bench.offer import offer
 from bench.pair import Pair
@@ -27,6 +27,7 @@ class Rig:
     pairs: dict[str, Pair]
     directory: Path
     seconds: float
+    variants: dict[str, dict[str, Pair]] = field(default_factory=dict)  # build -> kind of dedup -> pair
     warm_up_calls: Counter[str] = field(default_factory=Counter)
     script: Path = field(init=False)
 
@@ -46,6 +47,7 @@ class Measure:
     systems: tuple[str, ...] = SYSTEMS
     share: float = 1.0
     slow: bool = False  # not in a quick run
+    variants: bool = False  # needs the rig's
 
     def among(self, running: Container[str]) -> tuple[str, ...]:
         """Those of its systems that run, in the order of SYSTEMS."""
@@ -93,6 +95,21 @@ def _fleet(rig: Rig, system: str) -> Sample:
     return fleet.measure(system, rig.agent, rig.control, rig.directory)
 
 
+def _fan(rig: Rig, system: str) -> Sample:
+    assert rig.control is not None
+    return fan.measure(system, rig.agent, rig.control, rig.directory, rig.script)
+
+
+def _dedup(rig: Rig, system: str) -> Sample:
+    if system in BUILDS:
+        return dedup.cpu(rig.variants[system], rig.directory)
+    return dedup.of_envoy(rig.pairs[system], rig.script)
+
+
+def _durable(rig: Rig, system: str) -> Sample:
+    return dedup.latency(rig.variants[system], rig.directory)
+
+
 def _first_chunk(rig: Rig, system: str) -> Sample:
     return {"first_chunk_ms": stream.first_chunk_ms(rig.pairs[system])}
 
@@ -115,5 +132,8 @@ MEASURES = (
     Measure("closed1", _closed_loop(1)),
     Measure("open500", _open_loop),
     Measure("closed16", _closed_loop(16)),
+    Measure("dedup", _dedup, systems=("envoy", *BUILDS), share=0.8, slow=True, variants=True),
+    Measure("durable", _durable, systems=("compiled",), share=0.6, slow=True, variants=True),
+    Measure("fan", _fan, systems=("compiled",), share=0.2, slow=True),
     Measure("fleet", _fleet, systems=("compiled",), share=0.2, slow=True),
 )

@@ -4,7 +4,8 @@ There are two builds of them: `pure`, the Python as it is, and `compiled`, whose
 """
 
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,24 @@ MIN_LINE_BYTES = 200  # a call's line has about 400
 LOGGED_WITHIN_S = 5.0
 LOCAL = "127.0.0.1:0"
 COUNTS = "calls.profile"
+DEDUPS = ("off", "memory", "durable")
+
+
+def capability(name: str, dedup: str = "memory") -> dict[str, Any]:
+    """As it stands in `sidecar.yaml`; what it does must not be done twice."""
+    return {"name": name, "attributes": {"language": ["en"]}, "dedup": dedup}
 
 
 def sidecar_config(
-    agent_id: str, agent: str, control: str, state: Path, serves: str | None, max_concurrency: int = 64
+    agent_id: str, agent: str, control: str, state: Path, serves: Sequence[dict[str, Any]], max_concurrency: int = 64
 ) -> dict[str, Any]:
-    """Logging as JSON, the log store, tracing and metrics are all on; deduplication will be, once calls have it."""
-    served = {"name": serves, "attributes": {"language": ["en"]}, "dedup": "memory"}
+    """Logging as JSON, the log store, tracing and metrics are all on, and deduplication as `serves` has it."""
     return {
         "agent": {
             "id": agent_id,
             "address": f"http://{agent}",
             "max_concurrency": max_concurrency,
-            "capabilities": [served] if serves else [],
+            "capabilities": list(serves),
         },
         "control": [f"http://{control}"],
         "listen": {"outbound": LOCAL, "mesh": LOCAL, "admin": LOCAL},
@@ -81,16 +87,47 @@ def start_pair(
     """Caller's sidecar → called agent's sidecar → agent, once a call has gone through. All end with `stack`."""
     hops: list[Daemon] = []
     outbound = ""
-    capability = f"echo-{build}"  # the builds share a control node, and must not call each other
-    for name, serves in ((f"{build}-b", capability), (f"{build}-a", None)):
+    echo = f"echo-{build}"  # the builds share a control node, and must not call each other
+    for name, serves in ((f"{build}-b", [capability(echo)]), (f"{build}-a", [])):
         config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves)
         daemon, ready = start("sidecar", name, config, directory, build, counted)
         stack.enter_context(daemon)
         hops.insert(0, daemon)
         outbound = str(daemon.wait_for(ready, "ready")["outbound"])
-    pair = Pair(build, outbound, f"/to/{capability}", tuple(hops))
-    hops[0].wait_for(lambda: _call(pair), f"able to call {capability}", ROUTABLE_WITHIN_S)
+    pair = Pair(build, outbound, f"/to/{echo}", tuple(hops))
+    hops[0].wait_for(lambda: _call(pair), f"able to call {echo}", ROUTABLE_WITHIN_S)
     return pair
+
+
+def start_variants(
+    caller: Pair, agent_address: str, control: str, directory: Path, stack: ExitStack
+) -> dict[str, Pair]:
+    """The same caller in front of another sidecar, which serves the agent with each kind of `dedup`: a pair for each.
+
+    Its store in memory holds more than the usual one: keys of the callers' own stay there for ten minutes, and under
+    full load 64 MiB of them are reached within seconds.
+    """
+    build = caller.name
+    name = f"{build}-c"
+    serves = [capability(f"{dedup}-{build}", dedup) for dedup in DEDUPS]
+    config = sidecar_config(name, agent_address, control, directory / f"state-{name}", serves, max_concurrency=128)
+    daemon, ready = start("sidecar", name, config | {"dedup": {"memory": "1GiB"}}, directory, build)
+    stack.enter_context(daemon)
+    daemon.wait_for(ready, "ready")
+    pairs = {dedup: Pair(build, caller.address, f"/to/{dedup}-{build}", (caller.hops[0], daemon)) for dedup in DEDUPS}
+    for pair in pairs.values():
+        daemon.wait_for(lambda pair=pair: _call(pair), f"reached through {pair.prefix}", ROUTABLE_WITHIN_S)  # type: ignore[misc]
+    return pairs
+
+
+def commits(hop: Daemon, directory: Path) -> int:
+    """Transactions that the sidecar has written to its journal of calls since it opened that.
+
+    SQLite counts them in the index of its write-ahead log, at offset 8, in the machine's own byte order
+    ("WAL-mode File Format", 2.1).
+    """
+    with (directory / f"state-{hop.name}" / "delivery.db-shm").open("rb") as index:
+        return int.from_bytes(index.read(12)[8:], sys.byteorder)
 
 
 def require_logged(hop: Daemon, earlier: int, calls: int) -> None:

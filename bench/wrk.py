@@ -1,8 +1,10 @@
 """The closed-loop load: wrk, one thread, keep-alive, 1 KiB POST."""
 
 import json
+import secrets
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,20 @@ done = function(summary, latency, requests)
     '"p50_us": %%d, "p99_us": %%d, "max_us": %%d}\\n',
     summary.requests, summary.duration / 1e6, e.status, e.connect + e.read + e.write + e.timeout,
     latency:percentile(50), latency:percentile(99), latency.max))
+end
+"""
+
+# Each call gets a key that no other call has, in this run or any other. The request is put together once: a script
+# that formats each anew is slower than what it loads.
+OWN_KEYS = """
+local prefix, count, before, after = '%s-', 0, nil, nil
+request = function()
+  if before == nil then
+    wrk.headers["Idempotency-Key"] = "@@"
+    before, after = wrk.format():match("^(.-)@@(.*)$")
+  end
+  count = count + 1
+  return before .. prefix .. count .. after
 end
 """
 
@@ -49,9 +65,17 @@ class Load:
             )
 
 
-def write_script(directory: Path) -> Path:
-    path = directory / "call.lua"
-    path.write_text(SCRIPT % REQUEST_BODY)
+def write_script(
+    directory: Path, *, name: str = "call", headers: Mapping[str, str] | None = None, own_keys: bool = False
+) -> Path:
+    """`<name>.lua`, which sends `headers` as well. With `own_keys` it is good for one run only: the next one needs
+    other keys."""
+    text = SCRIPT % REQUEST_BODY
+    text += "".join(f'wrk.headers["{field}"] = "{value}"\n' for field, value in (headers or {}).items())
+    if own_keys:
+        text += OWN_KEYS % secrets.token_hex(8)
+    path = directory / f"{name}.lua"
+    path.write_text(text)
     return path
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -37,6 +38,14 @@ async def test_sends_as_many_bytes_as_asked(streams: Streams) -> None:
     writer.write(b"GET /bytes/3000000 HTTP/1.1\r\n\r\n")
     assert b"content-length: 3000000\r\n" in await head_of(reader)
     assert not any(await asyncio.wait_for(reader.readexactly(3_000_000), 5))
+
+
+async def test_works_as_long_as_asked(streams: Streams) -> None:
+    reader, writer = streams
+    started = time.monotonic()
+    writer.write(b"POST /work?ms=50 HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    assert b"content-length: 1024" in await head_of(reader)
+    assert 0.045 < time.monotonic() - started < agent.WORK_S
 
 
 async def test_streams_two_chunks(streams: Streams) -> None:

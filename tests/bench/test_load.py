@@ -1,8 +1,9 @@
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import pairwise
-from socket import create_server, socket
+from socket import create_server, socket, socketpair
 
 import pytest
 
@@ -70,6 +71,22 @@ def test_priming_is_not_counted(slow_server: str) -> None:
     sender.run([0.0, 0.001])
     assert sender.result(seconds=0.1)["answers"] == {"200": 2}
     sender.free[0].socket.close()
+
+
+def test_it_counts_who_answered() -> None:
+    ours, theirs = socketpair()
+    sender = load.Sender.__new__(load.Sender)
+    sender.latencies_s, sender.free, sender.answers, sender.agents = [], deque(), Counter(), Counter()
+    one = load.Connection.__new__(load.Connection)
+    one.socket, one.intended_s, one.answer = ours, 0.0, b""
+    with ours, theirs:
+        for who in (b"Reach-Agent: worker-1\r\n", b"reach-agent: worker-1\r\n", b""):
+            sender.busy = {ours.fileno(): one}
+            one.answer = b""
+            theirs.sendall(b"HTTP/1.1 200 OK\r\n%bContent-Length: 2\r\n\r\nok" % who)
+            sender._take(ours.fileno())
+    assert sender.agents == {"worker-1": 2}
+    assert sender.answers == {"200": 3}
 
 
 def test_calls_without_an_answer_are_broken() -> None:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from bench import wrk
@@ -28,6 +30,18 @@ def test_a_load_with_failures_is_no_measurement(damage: tuple[str, str]) -> None
     load = wrk.parse(OUTPUT.replace(*damage))
     with pytest.raises(BenchError, match="reach"):
         load.require_clean("reach")
+
+
+def test_a_script_sends_more_fields_and_a_key_of_its_own_each_time(tmp_path: Path) -> None:
+    plain = wrk.write_script(tmp_path)
+    assert "Idempotency-Key" not in plain.read_text()
+    texts = [
+        wrk.write_script(tmp_path, name="own", headers={"Reach-Timeout": "30s"}, own_keys=True).read_text()
+        for _ in range(2)
+    ]
+    assert all('wrk.headers["Reach-Timeout"] = "30s"\n' in text for text in texts)
+    assert all(text.startswith(plain.read_text()) for text in texts)
+    assert texts[0] != texts[1], "a second run with the same keys would be answered from memory"
 
 
 def test_the_request_is_one_kibibyte() -> None:
