@@ -148,7 +148,7 @@ class Attempt:
         offer = self._choose(call, set(), again=False)
         if offer is None and call.capability:
             for offers in self._view.fallback_offers(call.capability):
-                standing, call.offers = call.offers, offers
+                standing, call.offers = call.offers, _noted(call, offers)
                 offer = self._choose(call, set(), again=False)
                 if offer is not None:
                     break
@@ -261,7 +261,7 @@ class Attempt:
     def _other(self, call: Call, tried: set[str], *, again: bool) -> Offer | None:
         if again:  # a while has passed
             with contextlib.suppress(Problem):
-                call.offers = self._find_offers(call)
+                call.offers = _noted(call, self._find_offers(call)) or call.offers
         return self._choose(call, tried, again=again)
 
     async def _give_up(self, call: Call, failed: AttemptFailed, repeatable: bool) -> Response:
@@ -280,6 +280,13 @@ _AT_ONCE: frozenset[str] = frozenset({"busy", "draining", "agent_unreachable", "
 
 def _repeatable(call: Call, offer: Offer) -> bool:
     return offer.capability.idempotent or call.request.method in SAFE_METHODS
+
+
+def _noted(call: Call, offers: list[Offer]) -> list[Offer]:
+    """Those that came after the call began, less any that would need a note of where its key goes, which it has not."""
+    if not call.key_given or call.pinned is not None or call.request.method in SAFE_METHODS:
+        return offers
+    return [offer for offer in offers if offer.capability.dedup != "durable" or offer.capability.idempotent]
 
 
 def _target(call: Call) -> str:

@@ -69,9 +69,8 @@ def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:
     return headers
 
 
-def is_event_stream(headers: Iterable[Field]) -> bool:
-    return any(lower == b"content-type" and value.lower().startswith(b"text/event-stream")
-               for lower, _, value in headers)
+def is_event_stream(content_type: bytes | None) -> bool:
+    return content_type is not None and content_type[:17].lower() == b"text/event-stream"
 
 
 class Load(NamedTuple):

@@ -132,20 +132,25 @@ class Once:
         except BaseException:
             run.broke()
             raise
+        body = response.body
         try:
-            return await self._keep(call, run, response)
+            if isinstance(body, bytes) and not run.store.durable and self._may_be_kept(run, response):
+                run.answered_in_memory(response, body, forget=self._says_not_done(call, run, response))
+            else:
+                await self._keep(call, run, response)
+            response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", run.store.id))
+            return response
         except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
             if isinstance(response.body, Body):
                 response.body.abandon()
             response.sent(0, error)
             raise
 
-    async def _keep(self, call: Call, run: Run, response: Response) -> Response:
+    async def _keep(self, call: Call, run: Run, response: Response) -> None:
         """The agent has answered: keep it for whoever comes with the same key."""
         body = response.body
-        forget = keeps(response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
-        may_be_kept = run.joinable and response.tunnel is None and not fields.is_event_stream(response.headers)
-        if not may_be_kept or (forget and isinstance(body, Body)):
+        forget = self._says_not_done(call, run, response)
+        if not self._may_be_kept(run, response) or (forget and isinstance(body, Body)):
             if not forget:
                 response.when_sent(lambda _sent, _error: run.passed())
             await run.not_kept(forget=forget)
@@ -155,8 +160,14 @@ class Once:
             assert isinstance(body, Body)
             body.tap = run.record(response)
             response.when_sent(lambda _, error: run.streamed(error))
-        response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", run.store.id))
-        return response
+
+    def _may_be_kept(self, run: Run, response: Response) -> bool:
+        return run.joinable and response.tunnel is None and not fields.is_event_stream(
+            response.index.get(b"content-type"))
+
+    def _says_not_done(self, call: Call, run: Run, response: Response) -> bool:
+        return (response.status >= 429 or call.verdict != "") and keeps(
+            response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
 
     def _again(self, call: Call, store: Store, answer: Answer) -> Response:
         """What the agent answered the first time."""

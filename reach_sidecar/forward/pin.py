@@ -20,6 +20,7 @@ from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.database import StoreUnavailable
 from reach_sidecar.journal.notes import Notes
+from reach_sidecar.membership.view import Offer, PeerView
 from reach_sidecar.policy.dedup import row_key
 from reach_sidecar.policy.repeat import SAFE_METHODS
 
@@ -27,8 +28,9 @@ NOTE_AGAIN_S = 60.0  # a call that took longer is noted again at its end: the ca
 
 
 class Pin:
-    def __init__(self, inner: Layer, *, stores: Stores) -> None:
+    def __init__(self, inner: Layer, *, view: PeerView, stores: Stores) -> None:
         self._inner = inner
+        self._view = view
         self._stores = stores
         self._pinned: dict[bytes, Pinned] = {}
         self._loop = asyncio.get_running_loop()
@@ -36,7 +38,8 @@ class Pin:
     async def __call__(self, call: Call) -> Response:
         if not call.key_given or call.request.method in SAFE_METHODS:
             return await self._inner(call)
-        harmful = _harmful(call)
+        harmful = _is_harmful(call.offers) or (bool(call.capability) and any(
+            _is_harmful(offers) for offers in self._view.fallback_offers(call.capability)))
         if not harmful and not self._stores.is_open:
             return await self._inner(call)
         notes = await self._stores.notes()
@@ -107,7 +110,6 @@ async def _read(pinned: Pinned) -> None:
         raise unavailable(error) from None
 
 
-def _harmful(call: Call) -> bool:
-    """Would running it twice do harm that a durable note can prevent?"""
-    return any(
-        offer.capability.dedup == "durable" and not offer.capability.idempotent for offer in call.offers)
+def _is_harmful(offers: list[Offer]) -> bool:
+    """Would running it twice at one of them do harm that a durable note can prevent?"""
+    return any(offer.capability.dedup == "durable" and not offer.capability.idempotent for offer in offers)

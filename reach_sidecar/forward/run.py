@@ -209,16 +209,17 @@ class Run:
 
     async def answered(self, response: Response, body: bytes, *, forget: bool) -> None:
         store = self.store
-        told = _answer(response, body) if self._waiting or store.durable else None
         if store.runs is None:
-            if not forget:
-                store.keep(self, response, body)
-            self.over(told)
-        elif forget:
-            await self._note(store.forget(self.key), told)
-        else:
-            assert told is not None
-            await self._note(store.runs.done(self.key, told), told)
+            self.answered_in_memory(response, body, forget=forget)
+            return
+        told = _answer(response, body)
+        await self._note(store.forget(self.key) if forget else store.runs.done(self.key, told), told)
+
+    def answered_in_memory(self, response: Response, body: bytes, *, forget: bool) -> None:
+        """The same where nothing is to be waited for."""
+        if not forget:
+            self.store.keep(self, response, body)
+        self.over(_answer(response, body) if self._waiting else None)
 
     async def not_kept(self, *, forget: bool) -> None:
         """It is answered by something that cannot be given again; `forget`: which says that nothing was done, and is

@@ -44,7 +44,7 @@ def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable
     send = Send(me=lambda: local.agent_id, random=random, canceller=canceller, chains=chains)
     attempt = Attempt(send, view=view, find=find, choose=Choose(weights=weights, random=random), random=random, log=log,
                       counters=metrics, chains=chains)
-    pin = Pin(attempt, stores=stores)
+    pin = Pin(attempt, view=view, stores=stores)
     target = Target(pin, local=local, find=find, first_table=first_table, running=running,
                     default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
