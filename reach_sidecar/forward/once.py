@@ -26,6 +26,7 @@ from reach_sidecar.journal.answer import Answer
 from reach_sidecar.journal.runs import KeyExists, Row
 from reach_sidecar.membership.local import LocalAgent
 from reach_sidecar.policy.dedup import (
+    FINGERPRINT_AT_MOST,
     Decision,
     State,
     decide,
@@ -59,22 +60,24 @@ class Once:
 
     async def __call__(self, call: Call) -> Response:
         request = call.request
-        dedup = call.offered.dedup
+        index = request.index
+        offered = call.offered
+        dedup = offered.dedup
         made = is_made(call.key)
         if dedup == "off" or not call.key or (made and request.method in SAFE_METHODS):
-            if dedup == "off" and JOURNAL in request.index:
+            if dedup == "off" and JOURNAL in index:
                 raise _unknown("it keeps no keys any more")
             response = await self._inner(call)
             response.headers.append(self._load(call, response))
             return response
         store = self._stores.memory if dedup == "memory" else await self._stores.durable()
-        body = await whole_body(call)
-        length = request.header(b"content-length")
-        mark = fingerprint(request.method, request.target, request.header(b"content-type") or b"", body,
+        here = request.body
+        body = here.peek() if here.complete and here.size <= FINGERPRINT_AT_MOST else await whole_body(call)
+        length = None if body is not None else index.get(b"content-length")
+        mark = fingerprint(request.method, request.target, index.get(b"content-type", b""), body,
                            None if length is None else int(length), call.trace.trace_id.encode(), lasting=store.durable)
-        scope = request.index.get(SCOPE, b"")
-        key = row_key(call.caller.encode(), call.offered.name.encode(), scope, call.key)
-        repeatable = call.offered.idempotent or request.method in SAFE_METHODS
+        key = row_key(call.caller.encode(), offered.name.encode(), index.get(SCOPE, b""), call.key)
+        repeatable = offered.idempotent or request.method in SAFE_METHODS
         while True:
             run = self._runs.get(key)
             kept: tuple[State, bytes | None] | None = None  # no fingerprint: it is not known any more
@@ -90,11 +93,11 @@ class Once:
             elif row is not None:  # one that is `running` ran when this sidecar crashed
                 kept = ("unknown" if row.state == "running" else row.state, row.fingerprint)
             decision: Decision = "run"
-            if kept is not None or JOURNAL in request.index:
+            if kept is not None or JOURNAL in index:
                 same = kept is not None and kept[1] in (None, mark)
                 decision = decide(None if kept is None else kept[0], same_request=same,
                                   joinable=body is not None and run is not None and run.joinable,
-                                  repeatable=repeatable, journal=request.index.get(JOURNAL), store_id=store.id)
+                                  repeatable=repeatable, journal=index.get(JOURNAL), store_id=store.id)
             if decision == "run":
                 run = Run(store, self._runs, key, mark, made, repeatable, body is not None, call.deadline)
                 run.again = row is not None and row.state == "running"
@@ -134,8 +137,8 @@ class Once:
             raise
         body = response.body
         try:
-            if isinstance(body, bytes) and not run.store.durable and self._may_be_kept(run, response):
-                run.answered_in_memory(response, body, forget=self._says_not_done(call, run, response))
+            if isinstance(body, bytes) and not run.store.durable and _may_be_kept(run, response):
+                run.answered_in_memory(response, body, forget=_says_not_done(call, run, response))
             else:
                 await self._keep(call, run, response)
             response.headers += (self._load(call, response), (JOURNAL, b"Reach-Journal", run.store.id))
@@ -149,8 +152,8 @@ class Once:
     async def _keep(self, call: Call, run: Run, response: Response) -> None:
         """The agent has answered: keep it for whoever comes with the same key."""
         body = response.body
-        forget = self._says_not_done(call, run, response)
-        if not self._may_be_kept(run, response) or (forget and isinstance(body, Body)):
+        forget = _says_not_done(call, run, response)
+        if not _may_be_kept(run, response) or (forget and isinstance(body, Body)):
             if not forget:
                 response.when_sent(lambda _sent, _error: run.passed())
             await run.not_kept(forget=forget)
@@ -160,14 +163,6 @@ class Once:
             assert isinstance(body, Body)
             body.tap = run.record(response)
             response.when_sent(lambda _, error: run.streamed(error))
-
-    def _may_be_kept(self, run: Run, response: Response) -> bool:
-        return run.joinable and response.tunnel is None and not fields.is_event_stream(
-            response.index.get(b"content-type"))
-
-    def _says_not_done(self, call: Call, run: Run, response: Response) -> bool:
-        return (response.status >= 429 or call.verdict != "") and keeps(
-            response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
 
     def _again(self, call: Call, store: Store, answer: Answer) -> Response:
         """What the agent answered the first time."""
@@ -183,6 +178,15 @@ class Once:
         # an answer that is all here gives its place back before the caller reads this
         running = local.running - (call.agent_ms > 0.0 and isinstance(response.body, bytes))
         return fields.load_field(running, local.queued, local.limits.max_concurrency, call.queue_ms, call.agent_ms)
+
+
+def _may_be_kept(run: Run, response: Response) -> bool:
+    return run.joinable and response.tunnel is None and not fields.is_event_stream(response.index.get(b"content-type"))
+
+
+def _says_not_done(call: Call, run: Run, response: Response) -> bool:
+    return (response.status >= 429 or call.verdict != "") and keeps(
+        response.status, call.verdict, b"retry-after" in response.index, run.repeatable) == "forget"
 
 
 def _unknown(why: str) -> Problem:

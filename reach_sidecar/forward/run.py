@@ -152,7 +152,8 @@ class Run:
         """The store knows how it ended, or nothing has run."""
         if self._among.get(self.key) is self:
             del self._among[self.key]
-        self._tell(ended)
+        if self._waiting:
+            self._tell(ended)
 
     def _tell(self, ended: Ended) -> None:
         waiting, self._waiting = self._waiting, set()

@@ -24,6 +24,7 @@ ROW_BYTES = 430  # key, row and their places in the tables
 ANSWER_BYTES = 120  # besides its body and its fields
 FIELD_BYTES = 225  # besides its value
 RAN_BYTES = 160  # of a made key whose answer was given up early, with the scattered memory that this leaves behind
+LOOK_EVERY_S = 0.01
 EXPIRED_AT_ONCE = 64  # rows that one call removes at most
 
 # expires at, fingerprint, state, made, bytes, the answer (empty unless `done`)
@@ -40,6 +41,7 @@ class Memory:
         self.bytes = 0
         self._given_bytes = 0
         self._overflowed = False
+        self._look_at = 0.0  # when what has expired is removed again
         self._rows: dict[bytes, _Row] = {}
         self._answers: deque[tuple[float, bytes]] = deque()  # made keys with an answer, the first to expire first
         self._marks: deque[tuple[float, bytes]] = deque()  # made keys that ended without one
@@ -65,7 +67,10 @@ class Memory:
 
     def has_room(self, made: bool, now: float) -> bool:
         """May a call with a new key begin?"""
-        self.expire(now, at_most=EXPIRED_AT_ONCE)
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S if self.expire(now, at_most=EXPIRED_AT_ONCE) else now
+        if made and self.bytes + ROW_BYTES <= self.max_bytes:
+            return True
         if not made and (self._overflowed or self._given_bytes + ROW_BYTES > self.max_bytes * GIVEN_SHARE):
             self.expire(now)
             if self._overflowed or self._given_bytes + ROW_BYTES > self.max_bytes * GIVEN_SHARE:
