@@ -1,6 +1,7 @@
 """A → B → C → D through agents that know nothing of retries and deadlines and pass on their trace at most."""
 
 import time
+from typing import Any
 
 import pytest
 from harness.mesh import Mesh
@@ -32,7 +33,7 @@ def budget_s(seen: dict[str, str]) -> float:
     ("error", {"idempotent": True}, 4),
 ], ids=["turned down", "turned down by four", "retryable failure", "turned down, idempotent", "500, idempotent",
         "500 by four, idempotent"])
-def test_retries_do_not_multiply(mesh: Mesh, answer: str, capability: dict[str, bool], copies: int) -> None:
+def test_retries_do_not_multiply(mesh: Mesh, answer: str, capability: dict[str, Any], copies: int) -> None:
     """Each hop alone would try three times, which makes 27."""
     relays = Relays(mesh, passed=TRACE, answer=answer, copies=copies, **capability)
     said, _ = ask(relays, ("Reach-Timeout", "20s"))

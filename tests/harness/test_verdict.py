@@ -53,6 +53,8 @@ def cause(kind: str, target: str, began: float, ended: float) -> Disturbance:
     ([UNKNOWN], [], [cause("kill", "control", 9, 11)], {"doubt_has_a_cause"}),
     ([UNKNOWN._replace(problem="deadline_exceeded")], [], [cause("kill", "worker-2", 10.1, 11)], set()),
     ([UNKNOWN._replace(problem="deadline_exceeded")], [], [], {"doubt_has_a_cause"}),
+    ([UNKNOWN._replace(problem="deadline_exceeded", agents=("worker-2", "worker-1")),
+      UNKNOWN._replace(began=20, ended=21)], [], [], set()),
     ([UNKNOWN, FINE._replace(began=10.1, ended=10.3)], [RAN], [], set()),
     ([UNKNOWN, FINE._replace(began=10.4, ended=10.5)], [RAN], [], {"doubt_has_a_cause"}),
     ([FINE._replace(began=9, ended=9.1, status=None, run=None, hung_up=True, big=True), UNKNOWN], [], [], set()),

@@ -129,19 +129,21 @@ def doubt_has_a_cause(facts: Facts) -> Iterator[tuple[str, str]]:
 
     Or where the agent itself failed (retries_exhausted), another request with that key was under way, or its caller
     hung up in the middle of a body that is passed on as it comes. Time runs out also where others are disturbed, whose
-    calls an agent gets besides its own.
+    calls an agent gets besides its own, and where an attempt comes late; then every repeat is in doubt for that.
     """
     for call, asked in facts.by_call.items():
         if any(one.hung_up and one.big for one in asked):
             continue
         began = asked[0].began
+        timed_out = False
         for one in asked:
-            if one.executed != "unknown" or one.problem == "retries_exhausted":
+            if one.executed != "unknown" or one.problem == "retries_exhausted" or timed_out:
                 continue
             beside = any(other is not one and other.began < one.ended and other.ended > one.began for other in asked)
             possible = facts.disturbances if one.problem == "deadline_exceeded" else facts.on_the_way(one)
             causes = [cause for cause in possible if cause.touches(began - SLACK_S, one.ended)]
-            if not causes and not beside:
+            timed_out = one.problem == "deadline_exceeded"
+            if not causes and not beside and not (timed_out and len(one.agents) > 1):
                 yield call, f"{one.problem} at {one.ended:.3f}, and nothing had happened to {one.via} or {one.agent}"
 
 
