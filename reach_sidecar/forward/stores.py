@@ -4,6 +4,7 @@ The one on disk is opened when a capability that is `durable` first asks for it:
 """
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -60,7 +61,10 @@ class Stores:
                 journal = self._journal = await Journal.open(self._path)
                 runs = Runs(journal, keep_s=self._config.keep_durable)
                 self._durable = Store(journal.id, None, runs)
-                self._notes = Notes(journal, keep_s=self._config.keep_durable)
+                notes = Notes(journal, keep_s=self._config.keep_durable)
+                with contextlib.suppress(StoreUnavailable):  # then each key is asked for on disk
+                    await notes.learn()
+                self._notes = notes
 
     async def _open_or_refuse(self) -> None:
         try:

@@ -1,6 +1,9 @@
 -- name: get
 SELECT agent, journal FROM note WHERE key = ?;
 
+-- name: keys
+SELECT key FROM note LIMIT ?;
+
 -- name: put
 INSERT INTO note (key, agent, journal, put_ms) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, journal = excluded.journal, put_ms = excluded.put_ms;

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from reach_sidecar.journal.database import Journal
 from reach_sidecar.journal.notes import EXPIRE_AT_ONCE, Note, Notes
 
@@ -44,3 +46,47 @@ async def test_they_expire_after_they_were_last_put(path: Path) -> None:
     assert await notes.get(b"0") == Note("b", b"-")
     assert await notes.get(b"1") is None
     await journal.close()
+
+
+async def test_keys_that_have_no_note_are_told_without_the_disk(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes(journal, keep_s=60)
+    await notes.put(b"earlier", Note("a", b"-"))
+    await notes.learn()
+    await notes.put(b"later", Note("b", b"-"))
+    asked: list[object] = []
+    read = journal.read
+
+    async def counted(question: object) -> object:
+        asked.append(question)
+        return await read(question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal, "read", counted)
+    assert await notes.get(b"new") is None
+    assert asked == []
+    assert (await notes.get(b"earlier"), await notes.get(b"later")) == (Note("a", b"-"), Note("b", b"-"))
+    assert len(asked) == 2
+
+
+async def test_what_is_put_while_keys_are_read_is_known(journal: Journal) -> None:
+    notes = Notes(journal, keep_s=60)
+    await notes.learn()
+    putting = [asyncio.ensure_future(notes.put(b"%d" % n, Note("a", b"-"))) for n in range(50)]
+    await asyncio.sleep(0)
+    learning = asyncio.ensure_future(notes.learn())
+    await asyncio.sleep(0)
+    putting += [asyncio.ensure_future(notes.put(b"%d" % n, Note("a", b"-"))) for n in range(50, 100)]
+    await asyncio.gather(learning, *putting)
+    for n in range(100):
+        assert await notes.get(b"%d" % n) == Note("a", b"-")
+
+
+async def test_too_many_to_hold_are_asked_for_on_disk(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reach_sidecar.journal.notes.MOST_KNOWN", 3)
+    notes = Notes(journal, keep_s=60)
+    await notes.learn()
+    for n in range(6):
+        await notes.put(b"%d" % n, Note("a", b"-"))
+        assert await notes.get(b"%d" % n) is not None
+    assert await notes.get(b"0") == Note("a", b"-")
+    await notes.learn()
+    assert await notes.get(b"5") == Note("a", b"-")
