@@ -15,7 +15,7 @@ from harness.disturbance import Disturbance
 from harness.mesh import Mesh, Sidecar, get, post
 from harness.process import Process
 from harness.repeaters import Asked, Repeaters
-from harness.verdict import Facts, answered_in_time, broken_only_with_its_sidecar, makes_sense
+from harness.verdict import UNPUNCTUAL, Facts, answered_in_time, broken_only_with_its_sidecar, makes_sense
 
 CALLERS = 100
 ROOM = 4
@@ -39,6 +39,7 @@ class Pulse:
         self._control = control
         self._sidecars = sidecars
         self._news = 0
+        self.late_s = 0.0  # how late the test itself woke at worst: the machine, not the product
         self.worst = Lateness(0.0, 0.0, set())
 
     def watch(self, seconds: float) -> None:
@@ -55,7 +56,9 @@ class Pulse:
                 self._look_at_control()
             worst = self.worst
             self.worst = worst._replace(news_s=max(worst.news_s, time.monotonic() - told))
+            asleep = time.monotonic()
             time.sleep(0.1)
+            self.late_s = max(self.late_s, time.monotonic() - asleep - 0.1)
 
     def _version_at(self, sidecar: Sidecar) -> str | None:
         status, document = get(f"{sidecar.url}/v1/agents/news")
@@ -103,20 +106,22 @@ def test_a_stall_under_flood(mesh: Mesh) -> None:
     seconds = time.monotonic() - began
     arrived = counted(called, "reach_calls_total", side="in")
     _, meter = get(f"{agent.ready['url']}/meter")
-    facts = Facts(asked, [], [Disturbance("stop", "one-agent", stopped, went_on)])
+    facts = Facts(asked, [], [Disturbance("stop", "one-agent", stopped, went_on)], pulse.late_s)
+    late_s = LATE_S + UNPUNCTUAL * pulse.late_s
     answers = Counter("success" if one.succeeded else one.problem or one.broke for one in asked)
-    print(f"{len(asked)} offered, {arrived:.0f} arrived, {meter}, recovered after {recovered_s:.2f} s, {pulse.worst}")
+    print(f"{len(asked)} offered, {arrived:.0f} arrived, {meter}, recovered after {recovered_s:.2f} s, {pulse.worst}, "
+          f"the test itself was up to {pulse.late_s:.3f} s late")
     print(dict(answers))
 
-    assert recovered_s <= BREAKER_S
+    assert recovered_s <= BREAKER_S + UNPUNCTUAL * pulse.late_s
     assert meter["peak"] == ROOM
     tried = len(asked) - answers["breaker_open"]  # those it has not even been asked for count for nothing
     assert arrived <= 1.2 * tried + seconds + 10
     for rule in (answered_in_time, broken_only_with_its_sidecar, makes_sense):
         assert not list(rule(facts))[:5]
     assert pulse.worst.statuses == {"up"}
-    assert pulse.worst.heartbeat_s <= HEARTBEAT_S * JITTER + LATE_S
-    assert pulse.worst.news_s <= LATE_S
+    assert pulse.worst.heartbeat_s <= HEARTBEAT_S * JITTER + late_s
+    assert pulse.worst.news_s <= late_s
     assert answers["success"] > 500
     last = [one for one in asked if one.ended > went_on + recovered_s + 1]
     assert sum(one.succeeded for one in last) > len(last) / 2, Counter(one.problem for one in last)
