@@ -10,17 +10,19 @@ from random import Random
 
 from reach_core.problem import Problem
 from reach_sidecar.forward.call import Call
-from reach_sidecar.membership.view import Offer
+from reach_sidecar.membership.view import Offer, PeerView
 from reach_sidecar.policy.attributes import share_met
 from reach_sidecar.policy.exclude import Exclusion
-from reach_sidecar.policy.pick import MANY, MATCH, Candidate, Weights, pick, through_broken
+from reach_sidecar.policy.pick import MANY, MATCH, Candidate, Weights, pick, score, through_broken
 from reach_sidecar.policy.session import Sessions
 
 SHOWN = 10  # agents that a problem or a log line names at most
+FEW = 8  # agents that are all looked at, so that the log can say of each why it was not picked
 
 
 class Choose:
-    def __init__(self, *, weights: Weights, random: Random) -> None:
+    def __init__(self, *, view: PeerView, weights: Weights, random: Random) -> None:
+        self._view = view
         self._weights = weights
         self._random = random
         self._sessions = Sessions()
@@ -34,6 +36,10 @@ class Choose:
         if call.session and len(offers) > 1:
             return self._of_session(call, tried, again, now)
         if not tried:
+            if len(offers) > FEW and self._view.is_even:
+                drawn = self._two_of_many(call, offers, now)
+                if drawn is not None:
+                    return drawn
             found = [offer for offer in offers if offer.peer.may_take(now) and offer.track.breaker.allows(now)]
             if len(found) < len(offers):
                 found = self._despite_breakers(offers, found, now)
@@ -45,6 +51,27 @@ class Choose:
         if len(found) <= 1:
             return found[0] if found else None
         return found[self._better(call, found, now)]
+
+    def _two_of_many(self, call: Call, offers: list[Offer], now: float) -> Offer | None:
+        """The better of two, looking at these two only; None: one of them may not be called, and all have to be looked
+        at."""
+        count = len(offers)
+        first = int(self._random.random() * count)
+        second = int(self._random.random() * (count - 1))
+        two = (offers[first], offers[second + (second >= first)])
+        for offer in two:
+            peer = offer.peer
+            if not peer.may_take(now) or not offer.track.breaker.allows(now):
+                return None
+        if score(self._candidate(call, two[0], now), self._weights) >= score(self._candidate(call, two[1], now),
+                                                                             self._weights):
+            return two[0]
+        return two[1]
+
+    def _candidate(self, call: Call, offer: Offer, now: float) -> Candidate:
+        peer = offer.peer
+        prefer = share_met(call.preferred, offer.capability.attributes) if call.preferred else 0.0
+        return Candidate(peer.load(now), MATCH[offer.matched], peer.rtt, prefer, offer.track.failures.at(now))
 
     def _candidates(self, offers: list[Offer], now: float) -> list[Offer]:
         found = [offer for offer in offers if offer.peer.may_take(now) and offer.track.breaker.allows(now)]
@@ -73,9 +100,7 @@ class Choose:
         shares = [offer.peer.entry.limits.weight for offer in found]
 
         def candidate(index: int) -> Candidate:
-            peer, capability, matched, _, track = found[index]
-            prefer = share_met(call.preferred, capability.attributes) if call.preferred else 0.0
-            return Candidate(peer.load(now), MATCH[matched], peer.rtt, prefer, track.failures.at(now))
+            return self._candidate(call, found[index], now)
 
         return pick(shares, candidate, self._weights, self._random)
 

@@ -42,8 +42,9 @@ def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable
     """The calling side. `running` are the calls that the local agent works on: its own calls inherit from them."""
     find = FindOffers(view)
     send = Send(me=lambda: local.agent_id, random=random, canceller=canceller, chains=chains)
-    attempt = Attempt(send, view=view, find=find, choose=Choose(weights=weights, random=random), random=random, log=log,
-                      counters=metrics, chains=chains)
+    choose = Choose(view=view, weights=weights, random=random)
+    attempt = Attempt(send, view=view, find=find, choose=choose, random=random, log=log, counters=metrics,
+                      chains=chains)
     pin = Pin(attempt, view=view, stores=stores)
     target = Target(pin, local=local, find=find, first_table=first_table, running=running,
                     default_timeout_s=default_timeout_s)

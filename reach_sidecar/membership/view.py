@@ -44,6 +44,7 @@ class PeerView:
         self._by_alias: dict[str, dict[str, Offer]] = {}
         self._mesh_wide: dict[str, str] = {}
         self._fallbacks: dict[str, str] = {}  # as last declared: known also when all who declared it are gone
+        self._weighted: set[str] = set()  # agents that are to get more or less than their even share
         self.changed_at = 0.0
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -56,7 +57,12 @@ class PeerView:
                 if peer is not None:
                     peer.pool.retire()  # an agent that leaves still finishes what it has begun
                     del self._peers[after.agent_id]
+                    self._weighted.discard(after.agent_id)
                 continue
+            if after.limits.weight != 1.0:
+                self._weighted.add(after.agent_id)
+            else:
+                self._weighted.discard(after.agent_id)
             if peer is None:
                 peer = self._peers[after.agent_id] = Peer(after, self._limits)
             else:
@@ -74,6 +80,11 @@ class PeerView:
 
     def peers(self) -> Iterator[Peer]:
         return iter(self._peers.values())
+
+    @property
+    def is_even(self) -> bool:
+        """Have all agents the same weight?"""
+        return not self._weighted
 
     def __len__(self) -> int:
         return len(self._peers)

@@ -29,7 +29,7 @@ class World:
     def __init__(self, count: int, seed: int = 1) -> None:
         self.known = Known()
         self.peers = [self.known.put(f"b{number}", "summarize") for number in range(count)]
-        self.choose = Choose(weights=Weights(), random=Random(seed))
+        self.choose = Choose(view=self.known.view, weights=Weights(), random=Random(seed))
 
     def call(self, *fields: str, session: bytes = b"") -> Call:
         call = call_to("/to/summarize/x", *fields)
@@ -237,3 +237,23 @@ async def test_those_without_a_required_attribute_are_named_too() -> None:
     call = world.call()
     call.mismatched = ["c: language=en is not met"]
     assert "c: language=en is not met" in world.choose.none_left(call).detail
+
+
+async def test_among_many_the_better_of_two_is_found_without_looking_at_all() -> None:
+    world = World(50)
+    chosen = world.many(3_000)
+    assert len(chosen) == 50
+    assert max(chosen.values()) < 3 * 60
+    world.peers[0].hear_load(60, 0, now())
+    busy = world.many(3_000)["b0"]
+    assert busy < chosen["b0"] / 4, "it only wins against itself"
+    for peer in world.peers[1:]:
+        break_it(peer)
+    assert world.many(50)["b0"] > 0
+
+
+async def test_weights_count_among_many_too() -> None:
+    world = World(20)
+    world.known.put("heavy", "summarize", limits=Limits(weight=20.0))
+    chosen = world.many(2_000)
+    assert chosen["heavy"] > 600, "half of all weight"
