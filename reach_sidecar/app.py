@@ -179,10 +179,11 @@ class Sidecar:
 
     def _build_calling_side(self, limits: Limits) -> None:
         local, config = self.local, self.config
-        self.canceller = Canceller(lambda: local.agent_id)
+        self.canceller = Canceller()
         weights = Weights(**msgspec.structs.asdict(config.weights))
         stack = outbound_stack(local=local, view=self.view, first_table=self.membership, canceller=self.canceller,
-                               running=self.running, stores=self.stores, weights=weights,
+                               running=self.running, stores=self.stores, instance=self.membership.instance,
+                               weights=weights,
                                default_timeout_s=config.default_timeout, log=self.log, metrics=self.metrics,
                                chains=self.chains, random=random.Random(os.urandom(16)))
         beyond = not is_loopback(split_address(config.listen.outbound)[0])

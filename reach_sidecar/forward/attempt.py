@@ -78,8 +78,8 @@ class Attempt:
             peer.in_flight += 1  # from the choice on: whoever chooses next has to see it
             try:
                 if call.pinned is not None:
-                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.deadline,
-                                         call)
+                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.caller,
+                                         call.deadline, call)
                 call.sends += 1
                 response = await self._send(call, offer, body, asked_again=step is not None and step.go == "same_agent")
             except AttemptFailed as broken:
@@ -107,18 +107,18 @@ class Attempt:
             step = self._next(call, offer, body, counted)
             waits_s = self._waits_s(call, failed, step)
             if step.go == "stop" or waits_s is None or not self._may_repeat(call, failed, step):
-                return await self._give_up(call, failed, _repeatable(call, offer))
+                return await self._give_up(call, failed, _repeatable(call))
             if failed.response is not None:
                 _drop(failed.response)
+            if not step.free:  # before anything is waited for: the others of the chain see it
+                call.retries_left -= 1
+                self._chains.spend(call.trace.trace_id, 1)
             if waits_s > 0.0:
                 await asyncio.sleep(waits_s)
             found = await self._find(call, offer, failed, step, tried)
             if found is None:
-                raise problem_of(call, failed, repeatable=_repeatable(call, offer), exhausted=True)
+                raise problem_of(call, failed, repeatable=_repeatable(call), exhausted=True)
             offer = found
-            if not step.free:
-                call.retries_left -= 1
-                self._chains.spend(call.trace.trace_id, 1)
             self._counters.observe_retry(call.capability, failed.result)
 
     # -- before
@@ -139,7 +139,8 @@ class Attempt:
         """Raises Problem where nobody may be called."""
         if call.doubtful and call.pinned is not None:
             agent = call.pinned.agent
-            bound = next((offer for offer in call.offers if offer.peer.agent_id == agent), None)
+            everyone = [call.offers, *self._view.fallback_offers(call.capability)] if call.capability else [call.offers]
+            bound = next((offer for offers in everyone for offer in offers if offer.peer.agent_id == agent), None)
             if bound is None:
                 raise Problem("outcome_unknown", f"An earlier call with this key may have run at {agent}, which is "
                               "gone: ask it when it is back, or find out by other means whether the work was done.",
@@ -181,7 +182,10 @@ class Attempt:
             del call.attempts[MAX_ATTEMPTS_SHOWN // 2]
         self._counters.observe_attempt(call.target, failed.result)
         status = failed.response.status if failed.response is not None else 0
-        if offer.track.judge(failed.result, status, trial, self._loop.time(), self._random):
+        if failed.blameless:
+            if trial:
+                offer.track.breaker.abandoned()
+        elif offer.track.judge(failed.result, status, trial, self._loop.time(), self._random):
             self._breaker_changed(offer, offer.track.breaker.state(self._loop.time()))
         self._log.line({
             "level": "warn", "event": "attempt", "trace_id": call.trace.trace_id, "span_id": call.span_id,
@@ -195,7 +199,7 @@ class Attempt:
         """The peer's word is final, or the call's own time is over."""
         call.attempts.append(Tried(call.target, problem.code, (perf_counter() - started) * 1000, problem.executed))
         self._counters.observe_attempt(call.target, problem.code)
-        if problem.code != "key_reused":  # whatever ran with the key, it was not this request
+        if problem.code != "key_reused" or len(call.attempts) > 1:  # else: what ran with the key was another request
             problem.executed = call.executed
 
     def _breaker_changed(self, offer: Offer, state: str) -> None:
@@ -210,14 +214,21 @@ class Attempt:
     # -- what next
 
     def _next(self, call: Call, offer: Offer, body: ReplayedBody, counted: int) -> Step:
+        if call.chain_budget is not None:  # what the others of its chain have spent meanwhile
+            spent = self._chains.spent(call.trace.trace_id) - call.chain_start
+            call.retries_left = min(call.retries_left, call.chain_budget - spent)
         results: list[Result] = ["broken", *call.results] if call.doubtful else call.results
-        facts = Facts(_repeatable(call, offer), body.replayable, offer.capability.dedup != "off", call.retries_left,
+        facts = Facts(_repeatable(call), body.replayable, offer.capability.dedup != "off", call.retries_left,
                       bool(call.session) and len(call.offers) > 1 and call.results[-1] in _SESSION_STAYS)
         return next_step(results, facts, counted)
 
     def _waits_s(self, call: Call, failed: AttemptFailed, step: Step) -> float | None:
         """How long until the next attempt; None: the deadline comes first."""
-        remaining_s = call.deadline - self._loop.time()
+        now = self._loop.time()
+        remaining_s = call.deadline - now
+        if not step.free:  # an attempt that cannot make it would only turn "no" into "unknown"
+            shortest = self._shortest.get(call.capability)
+            remaining_s -= shortest.at(now) if shortest is not None else 0.0
         if not step.wait:
             return 0.0 if remaining_s > 0.0 else None
         told = failed.response.index.get(b"retry-after") if failed.response is not None else None
@@ -241,7 +252,7 @@ class Attempt:
             call.doubtful = True  # another call with the key has gone there meanwhile
         if step.go == "same_agent" or call.doubtful:
             again = self._again(offer)
-            if again is not None or not _repeatable(call, offer):
+            if again is not None or not _repeatable(call):
                 return again
         found = self._other(call, tried, again=step.wait)
         if found is None and failed.result in _MAY_RUN_AGAIN:  # nobody else: the same one, but not at once
@@ -268,7 +279,7 @@ class Attempt:
         """What the caller gets after the last attempt. Raises Problem where it is not the agent's own answer."""
         response = failed.response
         if response is None:
-            raise problem_of(call, failed, repeatable=repeatable)
+            raise problem_of(call, failed, repeatable=repeatable, out_of_time=self._loop.time() >= call.deadline)
         call.attempt = call.sends
         return await final_answer(call, failed, response, repeatable=repeatable)
 
@@ -278,8 +289,9 @@ _MAY_RUN_AGAIN: frozenset[str] = frozenset({"broken", "agent_broke", "timeout"})
 _AT_ONCE: frozenset[str] = frozenset({"busy", "draining", "agent_unreachable", "not_here", "store_unavailable"})
 
 
-def _repeatable(call: Call, offer: Offer) -> bool:
-    return offer.capability.idempotent or call.request.method in SAFE_METHODS
+def _repeatable(call: Call) -> bool:
+    """At any of those that may get it next: one agent's word does not hold for another."""
+    return call.request.method in SAFE_METHODS or all(offer.capability.idempotent for offer in call.offers)
 
 
 def _noted(call: Call, offers: list[Offer]) -> list[Offer]:
@@ -290,7 +302,9 @@ def _noted(call: Call, offers: list[Offer]) -> list[Offer]:
 
 
 def _target(call: Call) -> str:
-    return call.capability or f"@{call.offers[0].peer.agent_id}"
+    """Whose budget a repeat counts against: by all its names a capability is one target."""
+    offer = call.offers[0]
+    return offer.capability.name if call.capability else f"@{offer.peer.agent_id}"
 
 
 def _said(response: Response, outcome: bytes | None) -> str:

@@ -30,10 +30,10 @@ class Call:
     `attempt_span_id` was sent with the last attempt, empty where that sent nothing."""
 
     __slots__ = ("agent_ms", "answered", "attempt", "attempt_span_id", "attempts", "before_agent", "began", "caller",
-                 "capability", "deadline", "destination", "doubtful", "fields", "first_sent", "journal", "key",
-                 "key_given", "mismatched", "offered", "offers", "outcome", "parent_id", "path", "pinned",
-                 "preferred", "queue_ms", "remarks", "request", "results", "retries_left", "scope", "sends",
-                 "session", "span_id", "started", "target", "trace", "verdict")
+                 "capability", "chain_budget", "chain_start", "deadline", "destination", "doubtful", "fields",
+                 "first_sent", "journal", "key", "key_given", "mismatched", "offered", "offers", "outcome",
+                 "parent_id", "path", "pinned", "preferred", "queue_ms", "remarks", "request", "results",
+                 "retries_left", "scope", "sends", "session", "span_id", "started", "target", "trace", "verdict")
 
     def __init__(self, request: Request, started: float, began: float = 0.0) -> None:
         self.request = request
@@ -51,6 +51,8 @@ class Call:
         self.key = b""
         self.deadline = 0.0
         self.retries_left = 0
+        self.chain_budget: int | None = None  # retries that the chain had when this call began; None: it is the first
+        self.chain_start = 0  # and how many were spent in its trace here
         self.session = b""
         self.outcome = ""
         self.remarks: dict[str, object] | None = None  # decisions worth a word in the log line

@@ -5,7 +5,6 @@ This is the calling side, which tells the called sidecar; what is to be stopped 
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from urllib.parse import quote
 
 from reach_sidecar.http1.body import Body
@@ -17,13 +16,12 @@ CANCEL_TIMEOUT_S = 3.0
 
 
 class Canceller:
-    def __init__(self, me: Callable[[], str]) -> None:
-        self._me = me
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def cancel(self, peer: Peer, key: bytes) -> None:
+    def cancel(self, peer: Peer, caller: str, key: bytes) -> None:
         """Tell `peer`'s sidecar, beside whatever goes on, that nobody waits for the call `key` any more."""
-        task = asyncio.get_running_loop().create_task(self._tell(peer, key))
+        task = asyncio.get_running_loop().create_task(self._tell(peer, caller, key))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -31,9 +29,9 @@ class Canceller:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CANCEL_TIMEOUT_S)
 
-    async def _tell(self, peer: Peer, key: bytes) -> None:
+    async def _tell(self, peer: Peer, caller: str, key: bytes) -> None:
         headers = [(b"host", b"Host", peer.entry.address.encode()),
-                   (b"reach-caller", b"Reach-Caller", self._me().encode())]
+                   (b"reach-caller", b"Reach-Caller", caller.encode())]
         head = request_head(b"DELETE", b"/v1/calls/" + quote(key, safe="").encode(), headers)
         deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT_S
         # a peer that cannot be told notices the broken connection by itself, only later

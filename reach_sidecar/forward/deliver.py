@@ -110,6 +110,9 @@ class Deliver:
         try:
             async with asyncio.timeout_at(deadline):
                 return await body.collect(outcome.MAX_JSON_BYTES)
+        except asyncio.CancelledError:
+            body.abandon()
+            raise
         except TimeoutError:
             body.abandon()
             raise Problem("deadline_exceeded", f"The agent {self._local.agent_id} began its answer and did not end it "
@@ -136,6 +139,9 @@ class Deliver:
         try:
             async with asyncio.timeout_at(deadline):
                 await body.begun()
+        except asyncio.CancelledError:
+            body.abandon()
+            raise
         except TimeoutError:
             return  # it has answered in time; from here on the stream's own idle time counts
         except BodyError:

@@ -7,13 +7,15 @@ from reach_sidecar.policy.repeat import Result
 
 class AttemptFailed(Exception):
     """`result` is what a retry is decided by; `detail` a clause for the caller (`… failed: <detail>`); `response` is
-    the agent's answer, where there is one that says so."""
+    the agent's answer, where there is one that says so. `blameless`: it says nothing of the agent."""
 
-    def __init__(self, result: Result, detail: str, response: Response | None = None) -> None:
+    def __init__(self, result: Result, detail: str, response: Response | None = None, *,
+                 blameless: bool = False) -> None:
         super().__init__(detail)
         self.result = result
         self.detail = detail
         self.response = response
+        self.blameless = blameless
 
 
 _CODE_OF: dict[Result, str] = {

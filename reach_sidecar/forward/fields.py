@@ -16,8 +16,10 @@ _ENTERING_UNTRACED = _ENTERING | {b"tracestate"}
 _DELIVERING = HOP_BY_HOP | TARGETING | {b"host", b"traceparent", b"reach-timeout", b"reach-journal", b"reach-scope"}
 _AGENT_ANSWER = HOP_BY_HOP | MESH_ANSWER | SIDECAR_ONLY
 _MESH_ANSWER_END = HOP_BY_HOP | MESH_ANSWER
-# `Connection: X-Forwarded-For` would hide where a call comes from, and a key that is named there would be lost.
-_NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade", b"idempotency-key", b"forwarded", b"x-forwarded-for",
+# `Connection: Content-Length` would make a body the next request, `Connection: X-Forwarded-For` hide where a call comes
+# from, and a key or a deadline that is named there would be lost.
+_NEVER_NAMED = frozenset({b"close", b"keep-alive", b"upgrade", b"content-length", b"content-type", b"content-encoding",
+                          b"host", b"traceparent", b"idempotency-key", b"forwarded", b"x-forwarded-for",
                           b"x-forwarded-proto", b"x-forwarded-host"})
 
 
@@ -52,7 +54,7 @@ def _passing(headers: Iterable[Field], stopping: Collection[bytes]) -> list[Fiel
     if not connection:
         return kept
     named = frozenset().union(*map(named_by_connection, connection)) - _NEVER_NAMED
-    return [header for header in kept if header[0] not in named]
+    return [header for header in kept if header[0] not in named or header[0].startswith(b"reach-")]
 
 
 def _with_forwarded_for(headers: list[Field], peer: str) -> list[Field]:

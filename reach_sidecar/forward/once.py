@@ -29,6 +29,7 @@ from reach_sidecar.policy.dedup import (
     FINGERPRINT_AT_MOST,
     Decision,
     State,
+    compare,
     decide,
     fingerprint,
     is_made,
@@ -76,7 +77,8 @@ class Once:
         length = None if body is not None else index.get(b"content-length")
         mark = fingerprint(request.method, request.target, index.get(b"content-type", b""), body,
                            None if length is None else int(length), call.trace.trace_id.encode(), lasting=store.durable)
-        key = row_key(call.caller.encode(), offered.name.encode(), index.get(SCOPE, b""), call.key)
+        asked = offered.name.encode() if call.capability else b"@"  # by agent: whatever it declares meanwhile
+        key = row_key(call.caller.encode(), asked, index.get(SCOPE, b""), call.key)
         repeatable = offered.idempotent or request.method in SAFE_METHODS
         while True:
             run = self._runs.get(key)
@@ -94,9 +96,10 @@ class Once:
                 kept = ("unknown" if row.state == "running" else row.state, row.fingerprint)
             decision: Decision = "run"
             if kept is not None or JOURNAL in index:
-                same = kept is not None and kept[1] in (None, mark)
-                decision = decide(None if kept is None else kept[0], same_request=same,
-                                  joinable=body is not None and run is not None and run.joinable,
+                alike = "same" if kept is None or kept[1] is None else compare(kept[1], mark)
+                joinable = body is not None and run is not None and run.joinable and alike == "same"
+                decision = decide(None if kept is None else kept[0], same_request=alike != "other",
+                                  comparable=alike == "same", joinable=joinable,
                                   repeatable=repeatable, journal=index.get(JOURNAL), store_id=store.id)
             if decision == "run":
                 run = Run(store, self._runs, key, mark, made, repeatable, body is not None, call.deadline)

@@ -33,6 +33,7 @@ class Pin:
         self._view = view
         self._stores = stores
         self._pinned: dict[bytes, Pinned] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, call: Call) -> Response:
@@ -42,23 +43,45 @@ class Pin:
             _is_harmful(offers) for offers in self._view.fallback_offers(call.capability)))
         if not harmful and not self._stores.is_open:
             return await self._inner(call)
-        notes = await self._stores.notes()
-        asked = call.capability or f"@{call.offers[0].peer.agent_id}"
-        key = row_key(call.caller.encode(), asked.encode(), call.scope, call.key)
-        if not harmful and key not in self._pinned and not await _is_noted(notes, key):
+        keys = _keys(call)
+        try:
+            async with asyncio.timeout_at(call.deadline):
+                notes = await self._stores.notes()
+                concerned = harmful or keys[0] in self._pinned or await _is_noted(notes, keys)
+        except TimeoutError:
+            raise _too_late() from None
+        if not concerned:
             return await self._inner(call)
-        pinned = self._pinned.get(key)
+        pinned = self._pinned.get(keys[0])
         if pinned is None:
-            pinned = self._pinned[key] = Pinned(key, notes)
+            pinned = self._pinned[keys[0]] = Pinned(keys, notes)
         pinned.users += 1
         try:
             return await self._pinned_call(call, pinned)
         finally:
-            pinned.users -= 1
             if pinned.decider is call:
                 pinned.decided()  # without an agent: the next in line is to find one
-            if not pinned.users:
-                self._pinned.pop(key, None)
+            self._let_go(pinned)
+
+    def _let_go(self, pinned: Pinned) -> None:
+        pinned.users -= 1
+        if not pinned.users:
+            self._pinned.pop(pinned.keys[0], None)
+
+    def _free(self, pinned: Pinned) -> None:
+        """Drop its note beside whatever goes on. Who comes meanwhile waits, for the note would be dropped late."""
+        if pinned.set_free():
+            pinned.users += 1
+            task = self._loop.create_task(self._drop(pinned))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _drop(self, pinned: Pinned) -> None:
+        try:
+            await pinned.drop()
+        finally:
+            pinned.decided()
+            self._let_go(pinned)
 
     async def _pinned_call(self, call: Call, pinned: Pinned) -> Response:
         while pinned.decider is not None:
@@ -66,12 +89,13 @@ class Pin:
         if not pinned.agent:
             pinned.decider = call
             if not pinned.known:
-                await _read(pinned)
+                await _read(pinned, call.deadline)
         if pinned.agent:
             if pinned.decider is call:
                 pinned.decided()
             pinned.joined = pinned.joined or pinned.users > 1
             call.doubtful, call.journal = True, pinned.journal
+            call.caller = pinned.caller or call.caller  # the called side knows the key by the name of that time
             call.remark("pinned", pinned.agent)
         call.pinned = pinned
         try:
@@ -80,11 +104,11 @@ class Pin:
             if pinned.joined and problem.executed == "no" and problem.code != "key_reused":
                 problem.executed = "unknown"  # not by this call; what the other one did is not known here
             elif problem.executed == "no" and not call.doubtful:
-                await pinned.free(call)
+                self._free(pinned)
             raise
         try:
             if call.executed == "no" and not call.answered and not call.doubtful:
-                await pinned.free(call)
+                self._free(pinned)
             elif self._loop.time() - call.started > NOTE_AGAIN_S:
                 await pinned.note_again()
         except BaseException as error:  # cancelled meanwhile: nobody else will say that the answer is not sent
@@ -95,19 +119,40 @@ class Pin:
         return response
 
 
-async def _is_noted(notes: Notes, key: bytes) -> bool:
+def _keys(call: Call) -> list[bytes]:
+    """What the call's key is noted under: by the capability as it is declared, which all its names lead to, and by the
+    name that was asked for, which may mean another one by the next time. Not by the caller: this sidecar's agent may
+    get its name later."""
+    if not call.capability:
+        return [row_key(b"", b"@" + call.offers[0].peer.wire_id, call.scope, call.key)]
+    names = dict.fromkeys((call.offers[0].capability.name, call.capability))
+    return [row_key(b"", name.encode(), call.scope, call.key) for name in names]
+
+
+async def _is_noted(notes: Notes, keys: list[bytes]) -> bool:
     """Those who offer the capability now may see no harm: whoever offered it at the first call is what counts."""
     try:
-        return await notes.get(key) is not None
+        for key in keys:
+            if await notes.get(key) is not None:
+                return True
     except StoreUnavailable as error:
         raise unavailable(error) from None
+    return False
 
 
-async def _read(pinned: Pinned) -> None:
+async def _read(pinned: Pinned, deadline: float) -> None:
     try:
-        await pinned.read()
+        async with asyncio.timeout_at(deadline):
+            await pinned.read()
     except StoreUnavailable as error:
         raise unavailable(error) from None
+    except TimeoutError:
+        raise _too_late() from None
+
+
+def _too_late() -> Problem:
+    return Problem("deadline_exceeded", "The call's time was over before it was known where its key has gone.",
+                   executed="unknown")
 
 
 def _is_harmful(offers: list[Offer]) -> bool:

@@ -9,16 +9,18 @@ from reach_sidecar.journal.notes import Note, Notes
 
 
 class Pinned:
-    """Where one key goes. `agent` is empty until that is decided, and while it moves; `users` are the calls with it.
+    """Where one key goes, noted under all `keys` that may lead to it. `agent` is empty until that is decided, and while
+    it moves; `users` are the calls with it. `caller` is the name this sidecar's agent went by when it was noted.
 
     Once a second call has `joined`, the key stays where it is: what that one did there is nothing the first knows of.
     """
 
-    __slots__ = ("_notes", "_waiting", "agent", "decider", "joined", "journal", "key", "known", "users")
+    __slots__ = ("_notes", "_waiting", "agent", "caller", "decider", "joined", "journal", "keys", "known", "users")
 
-    def __init__(self, key: bytes, notes: Notes) -> None:
-        self.key = key
+    def __init__(self, keys: list[bytes], notes: Notes) -> None:
+        self.keys = keys
         self.agent = ""
+        self.caller = ""
         self.journal = b"-"
         self.users = 0
         self.joined = False
@@ -29,25 +31,25 @@ class Pinned:
 
     async def read(self) -> None:
         """What an earlier call left behind. Raises StoreUnavailable."""
-        note = await self._notes.get(self.key)
+        found = [note for key in self.keys if (note := await self._notes.get(key)) is not None]
         self.known = True
-        if note is not None:
-            self.agent, self.journal = note.agent, note.journal
+        if found:
+            self.agent, self.journal, self.caller = found[0]
 
-    async def to(self, agent: str, journal: bytes, deadline: float, decider: object) -> None:
+    async def to(self, agent: str, journal: bytes, caller: str, deadline: float, decider: object) -> None:
         """It goes to `agent` next, as the call `decider` found. Raises Problem where that cannot be noted."""
         if self.agent == agent:
             return
         self.agent, self.decider = "", decider  # who comes now waits for the news
         try:
             async with asyncio.timeout_at(deadline):
-                await self._notes.put(self.key, Note(agent, journal))
+                await self._put(Note(agent, journal, caller))
         except StoreUnavailable as error:
             raise unavailable(error) from None
         except TimeoutError:
             raise Problem("deadline_exceeded", "The call's time was over before its key could be noted on disk.",
                           executed="no") from None
-        self.agent, self.journal = agent, journal
+        self.agent, self.journal, self.caller = agent, journal, caller
         self.decided()
 
     def decided(self) -> None:
@@ -69,25 +71,26 @@ class Pinned:
             raise Problem("in_progress", "Another call with the same Idempotency-Key is under way here, and no agent "
                           "was found for it within this call's time.") from None
 
-    async def free(self, decider: object) -> None:
-        """Nothing ran: it may go to any agent again. Where that cannot be noted the next one finds the note as it is.
+    def set_free(self) -> bool:
+        """Nothing ran: it may go to any agent again, once its note is dropped. False: another call has joined it."""
+        if self.users > 1 or not self.agent or self.joined:
+            return False
+        self.agent, self.decider, self.known = "", self, False
+        return True
 
-        Seen to its end whatever becomes of the call: a note that is dropped late would be that of the next call.
-        """
-        if self.users == 1 and self.agent and not self.joined:
-            self.agent, self.decider, self.known = "", decider, False
-            dropping = asyncio.ensure_future(self._notes.drop(self.key))
-            try:
-                await asyncio.shield(dropping)
-            except asyncio.CancelledError:
-                await asyncio.wait([dropping])
-                raise
-            except StoreUnavailable:
-                pass
+    async def drop(self) -> None:
+        """Where it cannot be dropped, the next one finds the note as it is."""
+        with contextlib.suppress(StoreUnavailable):
+            for key in self.keys:
+                await self._notes.drop(key)
 
     async def note_again(self) -> None:
         with contextlib.suppress(StoreUnavailable):
-            await self._notes.put(self.key, Note(self.agent, self.journal))
+            await self._put(Note(self.agent, self.journal, self.caller))
+
+    async def _put(self, note: Note) -> None:
+        for key in self.keys:
+            await self._notes.put(key, note)
 
 
 def unavailable(error: StoreUnavailable) -> Problem:

@@ -47,6 +47,10 @@ class RunningCalls:
                 return task is not None and task.cancel()
         return False
 
+    def spent(self, trace_id: str) -> int:
+        """Retries that calls of this trace have spent here."""
+        return self._chains.spent(trace_id)
+
     def inherited(self, parent_id: str, trace_id: str) -> Inherited | None:
         """What a call made under the span `parent_id` of the trace inherits; None where no such call runs here."""
         running = self._running.get(parent_id)

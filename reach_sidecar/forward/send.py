@@ -1,7 +1,6 @@
 """One attempt: the call to one peer's sidecar, and what came of it."""
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
@@ -36,6 +35,7 @@ from reach_sidecar.policy.repeat import REFUSALS, SAFE_METHODS, Result
 
 MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled connection is not closed on us
 HEAD_START_S = 0.005
+LONG_ENOUGH_S = 0.1  # to connect: who cannot in that time is far away or gone
 MEMORY_KNOWS_S = 25.0  # under the 30 s that the called side remembers keys of sidecars
 MAX_PROBLEM_BYTES = 64 * 1024
 _EXPECT = (b"expect", b"Expect", b"100-continue")
@@ -45,8 +45,7 @@ _FAULT_RESULT: dict[str, Result] = {
 
 
 class Send:
-    def __init__(self, *, me: Callable[[], str], random: Random, canceller: Canceller, chains: Chains) -> None:
-        self._me = me
+    def __init__(self, *, random: Random, canceller: Canceller, chains: Chains) -> None:
         self._random = random
         self._canceller = canceller
         self._chains = chains
@@ -56,14 +55,15 @@ class Send:
         """`asked_again`: of the same agent, which may have run it. Raises AttemptFailed, or Problem where the peer's
         word is final. The call is counted in `peer.in_flight` already; once it is answered, until the answer is out."""
         peer = offer.peer
-        if not asked_again and not call.doubtful:
+        doubted = asked_again and call.executed != "no"
+        if not doubted and not call.doubtful:
             call.journal = peer.journals.get(offer.capability.dedup, b"-")
             call.first_sent = self._loop.time()
         started = perf_counter()
-        connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, peer)
+        connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, offer)
         peer.called_at = call.started
         try:
-            response = await self._exchange(connection, call, offer, body, asked_again)
+            response = await self._exchange(connection, call, offer, body, doubted)
             left = read_left(response.index.get(RETRIES_LEFT))
             if left is not None and left < call.retries_left:
                 self._chains.spend(call.trace.trace_id, call.retries_left - left)
@@ -79,23 +79,28 @@ class Send:
         self._dress(response, call, offer, load, started)
         return response
 
-    async def _connect(self, call: Call, peer: Peer) -> ClientConnection:
+    async def _connect(self, call: Call, offer: Offer) -> ClientConnection:
+        """A call with little time leaves the greater part of it for others, where there are any. That a connection did
+        not come in less than the usual time puts nobody out; whether it counts for the breaker depends on how little it
+        was, or one hurried caller would take a healthy agent from everybody."""
+        remaining_s = max(0.001, call.deadline - self._loop.time())
+        given_s = remaining_s / 3 if len(call.offers) > 1 else remaining_s
+        peer = offer.peer
         try:
-            return await peer.pool.connect(max(0.001, call.deadline - self._loop.time()))
+            return await peer.pool.connect(given_s)
         except ConnectFailed as error:
             call.attempt_span_id = ""
-            if error.hurried:
-                raise Problem("deadline_exceeded", "The call's time was over before its agent could be reached.",
-                              executed="no") from None
-            peer.put_out(str(error), self._loop.time())
-            raise AttemptFailed("connect_failed", str(error)) from None
+            if not error.hurried:
+                peer.put_out(str(error), self._loop.time())
+            raise AttemptFailed("connect_failed", str(error),
+                                blameless=error.hurried and given_s < LONG_ENOUGH_S) from None
 
     async def _exchange(self, connection: ClientConnection, call: Call, offer: Offer, body: ReplayedBody,
-                        asked_again: bool) -> Response:
+                        doubted: bool) -> Response:
         request = call.request
         content = body.for_attempt()
         headers = self._headers(call, offer)
-        if (asked_again or call.doubtful) and not (offer.capability.idempotent or request.method in SAFE_METHODS):
+        if (doubted or call.doubtful) and not (offer.capability.idempotent or request.method in SAFE_METHODS):
             headers.append((b"reach-journal", b"Reach-Journal", self._journal(call, offer)))
         chunked = frame(headers, content, request)
         ask_first = not isinstance(content, bytes) and _asks_first(request)
@@ -127,7 +132,7 @@ class Send:
         headers += (
             (b"reach-target", b"Reach-Target", offer.wire_target),
             (b"reach-agent", b"Reach-Agent", peer.wire_id),
-            (b"reach-caller", b"Reach-Caller", self._me().encode()),
+            (b"reach-caller", b"Reach-Caller", call.caller.encode()),
             (b"reach-attempt", b"Reach-Attempt", b"%d" % call.sends),
             (b"reach-timeout", b"Reach-Timeout", format_timeout(_for_the_peer(call.deadline - self._loop.time()))),
             (b"reach-retries-left", b"Reach-Retries-Left", b"%d" % call.retries_left),
@@ -209,7 +214,7 @@ class Send:
     def _cancel(self, peer: Peer, call: Call) -> None:
         """Nobody waits any more. Whoever gave a key of its own may come back for the answer (design, "Cancelling")."""
         if not call.key_given:
-            self._canceller.cancel(peer, call.key)
+            self._canceller.cancel(peer, call.caller, call.key)
 
 
 def _for_the_peer(remaining_s: float) -> float:
@@ -224,6 +229,11 @@ def _asks_first(request: Request) -> bool:
     return request.expects_continue or (length is not None and int(length) > KEEP_AT_MOST)
 
 
+def _abandon(body: bytes | Body) -> None:
+    if isinstance(body, Body):
+        body.abandon()
+
+
 async def _problem_of(response: Response, deadline: float) -> dict[str, object]:
     """What a peer's sidecar says is wrong; nothing when it does not come whole and in time."""
     body = response.body
@@ -232,9 +242,9 @@ async def _problem_of(response: Response, deadline: float) -> dict[str, object]:
             raw = body if isinstance(body, bytes) else await body.collect(MAX_PROBLEM_BYTES)
         document = orjson.loads(raw)
     except (orjson.JSONDecodeError, BodyError, BodyTooLarge, TimeoutError):
-        if isinstance(body, Body):
-            body.abandon()
+        _abandon(body)
         return {}
+    except BaseException:  # the caller went away
+        _abandon(body)
+        raise
     return document if isinstance(document, dict) else {}
-
-

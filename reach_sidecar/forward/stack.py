@@ -37,17 +37,18 @@ Marks = Callable[[Problem], list[Field]]
 
 
 def outbound_stack(*, local: LocalAgent, view: PeerView, first_table: FirstTable, canceller: Canceller,
-                   running: RunningCalls, stores: Stores, weights: Weights, default_timeout_s: float, log: LogWriter,
-                   metrics: Metrics, chains: Chains, random: Random) -> Observe:
-    """The calling side. `running` are the calls that the local agent works on: its own calls inherit from them."""
+                   running: RunningCalls, stores: Stores, instance: str, weights: Weights, default_timeout_s: float,
+                   log: LogWriter, metrics: Metrics, chains: Chains, random: Random) -> Observe:
+    """The calling side. `running` are the calls that the local agent works on: its own calls inherit from them;
+    `instance` is this sidecar's own random name."""
     find = FindOffers(view)
-    send = Send(me=lambda: local.agent_id, random=random, canceller=canceller, chains=chains)
+    send = Send(random=random, canceller=canceller, chains=chains)
     choose = Choose(view=view, weights=weights, random=random)
     attempt = Attempt(send, view=view, find=find, choose=choose, random=random, log=log, counters=metrics,
                       chains=chains)
     pin = Pin(attempt, view=view, stores=stores)
-    target = Target(pin, local=local, find=find, first_table=first_table, running=running,
-                    default_timeout_s=default_timeout_s)
+    target = Target(pin, local=local, view=view, find=find, first_table=first_table, running=running,
+                    instance=instance, default_timeout_s=default_timeout_s)
     rescue = Rescue(target, proxy=lambda: local.agent_id, log=log)
     return Observe(rescue, event="call", side="out", log=log, counters=metrics, random=random)
 

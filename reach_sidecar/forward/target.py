@@ -23,6 +23,7 @@ from reach_sidecar.forward.offers import FindOffers
 from reach_sidecar.forward.running import RunningCalls
 from reach_sidecar.http1.message import Response
 from reach_sidecar.membership.local import LocalAgent
+from reach_sidecar.membership.view import PeerView
 from reach_sidecar.policy.attributes import parse_requirements
 from reach_sidecar.policy.dedup import MADE_PREFIX
 from reach_sidecar.policy.repeat import CHAIN_RETRIES
@@ -56,11 +57,14 @@ class Keys:
 
 
 class Target:
-    """`local` is the caller, by its id, as the log and the called side name it."""
+    """`local` is the caller, by its id, as the log and the called side name it; `instance` tells two gateways of one
+    name apart."""
 
-    def __init__(self, inner: Layer, *, local: LocalAgent, find: FindOffers, first_table: FirstTable,
-                 running: RunningCalls, default_timeout_s: float) -> None:
+    def __init__(self, inner: Layer, *, local: LocalAgent, view: PeerView, find: FindOffers, first_table: FirstTable,
+                 running: RunningCalls, instance: str, default_timeout_s: float) -> None:
         self._inner = inner
+        self._view = view
+        self._instance = instance.encode()
         self._local = local
         self._find = find
         self._first_table = first_table
@@ -85,10 +89,14 @@ class Target:
             call.offers = self._find(call)
         call.path = destination.path
         request = call.request
-        place = call.offers[0].capability.key
+        place = self._view.key_place(call.offers)
         key = request.index.get(b"idempotency-key") if place is None else await given_key(call, place)
         call.key_given = bool(key)
         call.key = key or self._keys.next()
+        if key and self._local.is_gateway and b"authorization" in request.index:
+            # many use a gateway, and only this tells their keys apart
+            who = self._instance + b" " + request.index[b"authorization"]
+            call.scope = blake2b(who, digest_size=12).hexdigest().encode()
         call.fields = fields.entering(request.headers, request.peer, traced=call.parent_id is not None)
         if place is not None or not key:  # ours takes its place
             if b"idempotency-key" in request.index:
@@ -112,8 +120,6 @@ class Target:
         left = read_left(index.get(RETRIES_LEFT))
         call.retries_left = CHAIN_RETRIES if left is None else left
         call.session = index.get(b"reach-session", b"")
-        if b"authorization" in index and self._local.is_gateway:  # many use a gateway, and only this tells them apart
-            call.scope = blake2b(index[b"authorization"], digest_size=12).hexdigest().encode()
         if call.parent_id is not None and len(self._running):
             self._inherit(call, call.parent_id, said_timeout=b"reach-timeout" in index)
         if b"reach-prefer" in index:
@@ -129,5 +135,6 @@ class Target:
         if inherited is None:
             return
         call.deadline = min(call.deadline, inherited.deadline) if said_timeout else inherited.deadline
-        call.retries_left = min(call.retries_left, inherited.retries_left)
+        call.retries_left = call.chain_budget = min(call.retries_left, inherited.retries_left)
+        call.chain_start = self._running.spent(call.trace.trace_id)
         call.session = call.session or inherited.session

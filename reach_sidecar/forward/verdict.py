@@ -41,8 +41,10 @@ async def _quoted(response: Response, deadline: float) -> dict[str, object]:
         async with asyncio.timeout_at(deadline):
             raw = body if isinstance(body, bytes) else await body.collect(MOST_ANSWER_BYTES)
     except (BodyError, BodyTooLarge, TimeoutError):
-        if isinstance(body, Body):
-            body.abandon()
+        _abandon(body)
+    except BaseException:  # the caller went away
+        _abandon(body)
+        raise
     finally:
         response.sent(len(raw or b""), None)
     quoted: object = raw.decode("utf-8", "replace") if raw is not None else None
@@ -54,13 +56,22 @@ async def _quoted(response: Response, deadline: float) -> dict[str, object]:
     return {"status": response.status, "body": quoted}
 
 
-def problem_of(call: Call, last: AttemptFailed, *, repeatable: bool, exhausted: bool = False) -> Problem:
-    """What the attempts add up to; `exhausted`: there was nobody left to try."""
+def _abandon(body: bytes | Body) -> None:
+    if isinstance(body, Body):
+        body.abandon()
+
+
+def problem_of(call: Call, last: AttemptFailed, *, repeatable: bool, exhausted: bool = False,
+               out_of_time: bool = False) -> Problem:
+    """What the attempts add up to; `exhausted`: there was nobody left to try, `out_of_time`: nor time to."""
     executed = call.executed
     said = f"{call.target}: {last.detail}."
     doubtful = next((one.agent for one in reversed(call.attempts) if one.executed == "unknown"), call.target)
     if last.result == "not_allowed":
         return Problem("not_allowed", said, executed=executed)
+    if executed == "no" and last.result == "connect_failed" and out_of_time:
+        return Problem("deadline_exceeded", f"The call's time was over before its agent could be reached. {said}",
+                       executed="no")
     if executed == "unknown" and repeatable and len(call.results) > 1:
         return Problem("retries_exhausted", f"{len(call.results)} attempts failed. Last {said}", executed=executed)
     if executed == "unknown":

@@ -22,6 +22,7 @@ _SQL = statements("notes")
 class Note(NamedTuple):
     agent: str
     journal: bytes  # the called store's id as known at the first send; b"-" if it is not known
+    caller: str = ""  # the name this sidecar's agent went by: the called side knows the key together with it
 
 
 class Notes:
@@ -57,7 +58,8 @@ class Notes:
                 self._known = None
         self._being_put.append(hashed)
         try:
-            await self._journal.write(_SQL["put"], (key, note.agent, note.journal, self._journal.time_ms()))
+            values = (key, note.agent, note.journal, note.caller, self._journal.time_ms())
+            await self._journal.write(_SQL["put"], values)
         finally:
             self._being_put.remove(hashed)
 
@@ -97,4 +99,4 @@ class _Get:
 
     def __call__(self, db: sqlite3.Connection) -> Note | None:
         row = db.execute(_SQL["get"], (self._key,)).fetchone()
-        return None if row is None else Note(row[0], row[1])
+        return None if row is None else Note(*row)

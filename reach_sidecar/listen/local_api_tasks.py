@@ -18,6 +18,7 @@ from reach_core.units import format_duration
 from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Field, Request, Response, field
 from reach_sidecar.listen.local_api_types import RunTask, seconds
+from reach_sidecar.policy.dedup import MADE_PREFIX
 
 PATH = b"/process"
 _REPLACED = HOP_BY_HOP | {
@@ -53,7 +54,8 @@ def as_call(request: Request, task: RunTask) -> Request:
     task_id = task.task_id or (given_key.decode("latin-1") if given_key else None)
     given_trace = parse_traceparent(request.header(b"traceparent"))
     trace = given_trace or _trace_of(task, task_id)
-    task_id = task_id or secrets.token_hex(16)
+    if not task_id:  # of the kind that sidecars make, for nobody will come back with it
+        task_id = f"{MADE_PREFIX.decode()}{secrets.token_hex(12)}-{secrets.token_hex(4)}"
     replaced = _REPLACED if given_trace else _REPLACED | {b"tracestate"}
     headers = [
         *(one for one in request.headers if one[0] not in replaced),

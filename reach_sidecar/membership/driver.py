@@ -67,6 +67,11 @@ class Membership:
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
+    def instance(self) -> str:
+        """This sidecar's random name, which its state directory keeps."""
+        return self._instance.name
+
+    @property
     def synced(self) -> asyncio.Event:
         return self._sync.synced
 

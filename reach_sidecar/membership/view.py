@@ -44,6 +44,7 @@ class PeerView:
         self._by_alias: dict[str, dict[str, Offer]] = {}
         self._mesh_wide: dict[str, str] = {}
         self._fallbacks: dict[str, str] = {}  # as last declared: known also when all who declared it are gone
+        self._keyed: set[str] = set()  # agents that say where a caller's own key stands
         self._weighted: set[str] = set()  # agents that are to get more or less than their even share
         self.changed_at = 0.0
 
@@ -58,7 +59,12 @@ class PeerView:
                     peer.pool.retire()  # an agent that leaves still finishes what it has begun
                     del self._peers[after.agent_id]
                     self._weighted.discard(after.agent_id)
+                    self._keyed.discard(after.agent_id)
                 continue
+            if any(capability.key is not None for capability in after.capabilities):
+                self._keyed.add(after.agent_id)
+            else:
+                self._keyed.discard(after.agent_id)
             if after.limits.weight != 1.0:
                 self._weighted.add(after.agent_id)
             else:
@@ -80,6 +86,13 @@ class PeerView:
 
     def peers(self) -> Iterator[Peer]:
         return iter(self._peers.values())
+
+    def key_place(self, offers: Sequence[Offer]) -> str | None:
+        """Where a caller's own key stands, as the first of those who say so has it; None: in its usual header."""
+        if not self._keyed:
+            return None
+        said = [offer for offer in offers if offer.capability.key is not None]
+        return min(said, key=lambda offer: offer.peer.agent_id).capability.key if said else None
 
     @property
     def is_even(self) -> bool:

@@ -29,11 +29,12 @@ _PART_AT_MOST = 96  # a longer part of a row's key goes by its hash, so four of 
 
 
 def decide(state: State | None, *, same_request: bool, joinable: bool, repeatable: bool, journal: bytes | None,
-           store_id: bytes) -> Decision:
+           store_id: bytes, comparable: bool = True) -> Decision:
     """What becomes of a call whose key's row is in `state`; None: it has no row.
 
     `same_request`: the fingerprints are equal. `joinable`: both bodies are known and at most FINGERPRINT_AT_MOST.
-    `repeatable`: running twice does no harm. `journal`: the value of `Reach-Journal`, None where absent.
+    `comparable`: they tell whether it is the same request. `repeatable`: running twice does no harm. `journal`: what
+    `Reach-Journal` says, None where absent.
     """
     if state is None:
         return "run" if journal is None or journal == store_id else "outcome_unknown"
@@ -42,41 +43,51 @@ def decide(state: State | None, *, same_request: bool, joinable: bool, repeatabl
     if state == "running":
         return "join" if joinable else "in_progress"
     if state == "done":
-        return "replay"
+        return "replay" if comparable else "answer_not_kept"
     if state == "not_kept":
         return "answer_not_kept"
     return "run" if repeatable else "outcome_unknown"
 
 
+UNKNOWN_BODY = b"?"
+
+
 def fingerprint(method: bytes, target: bytes, content_type: bytes, body: bytes | None, length: int | None,
                 trace_id: bytes, *, lasting: bool = True) -> bytes:
-    """Bytes that are equal for equal requests. `target`: the path with its query.
+    """Bytes that are equal for equal requests; `compare` reads them. `target`: the path with its query.
 
-    16 bytes of BLAKE2b, or for what this process alone remembers (not `lasting`) 8 of Python's own keyed hash, which
-    takes 0.5 instead of 2.9 µs for 1 KiB.
-
-    `body` is None where it streams or is too long: then `length` counts instead (None: not announced), and the
-    content type does not. `trace_id` is the call's own, 32 hex digits: where the body holds it, it is left out,
-    since a repeat is a new call with a trace of its own. Each part's length stands in front, so that no two
-    requests frame alike.
+    8 bytes of method and path, then those of content type and body: 16 of BLAKE2b, or for what this process alone
+    remembers (not `lasting`) 8 of Python's own keyed hash, which takes 0.5 instead of 2.9 µs for 1 KiB.
+    `body` is None where it streams or is too long: then `length` stands for it, and UNKNOWN_BODY where that was not
+    announced. `trace_id` is the call's own, 32 hex digits: where the body holds it, it is left out, since a repeat is a
+    new call with a trace of its own. Each part's length stands in front, so that no two requests frame alike.
     """
     if body is not None and len(body) > FINGERPRINT_AT_MOST:
         length, body = len(body), None
+    if lasting:
+        head = blake2b(b"%d %b%b" % (len(method), method, target), digest_size=8).digest()
+    else:
+        head = hash((method, target)).to_bytes(8, "big", signed=True)
     if body is None:
-        said = b"-" if length is None else b"%d" % length
-        framed = b"length %b %d %d;%b%b" % (said, len(method), len(target), method, target)
-    elif trace_id and trace_id in body:
+        return head + (UNKNOWN_BODY if length is None else b"#%d" % length)
+    if trace_id and trace_id in body:
         pieces = body.split(trace_id)
         lengths = b" ".join([b"%d" % len(piece) for piece in pieces])
-        framed = b"body %d %d %d %b;%b%b%b%b" % (len(method), len(target), len(content_type), lengths,
-                                                 method, target, content_type, b"".join(pieces))
+        framed = b"%d %b;%b%b" % (len(content_type), lengths, content_type, b"".join(pieces))
     elif not lasting:
-        return hash((method, target, content_type, body)).to_bytes(8, "big", signed=True)
+        return head + hash((content_type, body)).to_bytes(8, "big", signed=True)
     else:
-        head = b"body %d %d %d %d;%b%b%b" % (len(method), len(target), len(content_type), len(body),
-                                             method, target, content_type)
-        framed = head + body
-    return blake2b(framed, digest_size=16).digest()
+        framed = b"%d %d;%b" % (len(content_type), len(body), content_type) + body
+    return head + blake2b(framed, digest_size=16).digest()
+
+
+def compare(one: bytes, other: bytes) -> Literal["same", "other", "unknown"]:
+    """Are they the fingerprints of one request? `unknown`: one of the two bodies streamed, and the rest is equal."""
+    if one == other:
+        return "same" if one[8:] != UNKNOWN_BODY else "unknown"
+    if one[:8] == other[:8] and UNKNOWN_BODY in (one[8:], other[8:]):
+        return "unknown"
+    return "other"
 
 
 def row_key(caller: bytes, capability: bytes, scope: bytes, key: bytes) -> bytes:

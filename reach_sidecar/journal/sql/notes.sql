@@ -1,12 +1,13 @@
 -- name: get
-SELECT agent, journal FROM note WHERE key = ?;
+SELECT agent, journal, caller FROM note WHERE key = ?;
 
 -- name: keys
 SELECT key FROM note LIMIT ?;
 
 -- name: put
-INSERT INTO note (key, agent, journal, put_ms) VALUES (?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, journal = excluded.journal, put_ms = excluded.put_ms;
+INSERT INTO note (key, agent, journal, caller, put_ms) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, journal = excluded.journal, caller = excluded.caller,
+    put_ms = excluded.put_ms;
 
 -- name: drop
 DELETE FROM note WHERE key = ?;

@@ -37,6 +37,7 @@ CREATE TABLE note (
     key     BLOB NOT NULL UNIQUE,
     agent   TEXT NOT NULL,
     journal BLOB NOT NULL,           -- the called store's id
+    caller  TEXT NOT NULL,           -- as the called side knows this sidecar's agent
     put_ms  INTEGER NOT NULL         -- by the journal's clock
 );
 CREATE INDEX note_put ON note (put_ms);

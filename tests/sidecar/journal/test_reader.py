@@ -50,7 +50,7 @@ def notes(db: sqlite3.Connection) -> int:
 
 
 def add(db: sqlite3.Connection, key: int) -> None:
-    db.execute("INSERT INTO note (key, agent, journal, put_ms) VALUES (?, 'a', x'', 1)", (b"%d" % key,))
+    db.execute("INSERT INTO note (key, agent, journal, caller, put_ms) VALUES (?, 'a', x'', 'me', 1)", (b"%d" % key,))
 
 
 def test_it_sees_what_was_committed_and_does_not_wait_for_what_is_not(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from reach_core.peer import Rank
 
 
 async def test_breakers_that_are_not_closed(inner: Mesh) -> None:
-    a, b = await inner.pair(b"")
+    a, _ = await inner.pair(b"")
     gauge = {one.name: one for one in a.sidecar.metrics.gauges}["reach_breakers_open"]
     assert gauge.read() == {}
     track = a.peer("b").track("summarize")
@@ -24,4 +24,5 @@ async def test_peers_by_their_status(inner: Mesh) -> None:
     a.learn(b.entry(rank=Rank.SUSPECT))
     gauge = {one.name: one for one in a.sidecar.metrics.gauges}["reach_peers"]
     found = gauge.read()
-    assert isinstance(found, dict) and found["suspect"] == 1.0 and found["up"] >= 0.0
+    assert isinstance(found, dict)
+    assert found["suspect"] == 1.0
