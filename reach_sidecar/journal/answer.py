@@ -1,5 +1,6 @@
 """An agent's answer as it is kept: the head packed into one column, the body beside it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Head)
 
 
-def encode_head(status: int, reason: bytes, headers: Headers) -> bytes:
+def encode_head(status: int, reason: bytes, headers: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
     return _encoder.encode((status, reason, headers))
 
 

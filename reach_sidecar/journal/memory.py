@@ -6,14 +6,14 @@ answers of made keys go first, the oldest before the others. That such a key ran
 bits of its hash and nothing else: 400,000 of them fit, more than a sidecar can carry in 30 s. Rows of agents' keys
 never go early: once they fill their share, calls with new ones are refused.
 
-Rows are plain tuples of bytes and numbers, which the garbage collector takes off its list: 100,000 of them cost no
-collection anything.
+Rows are plain tuples of bytes and numbers, and the head of an answer is packed into one of these bytes: the garbage
+collector takes such tuples off its list, and a few large objects take half the memory of many small ones.
 """
 
 import secrets
 from collections import deque
 
-from reach_sidecar.journal.answer import Answer
+from reach_sidecar.journal.answer import Answer, decode_answer, encode_head
 from reach_sidecar.policy.dedup import State
 
 MADE_KEEP_S = 30.0
@@ -21,14 +21,13 @@ MOST_ANSWER_BYTES = 1 << 20
 GIVEN_SHARE = 0.875  # of the bytes, so that calls without a key of their own still have room to be noted
 # What things take, by measurement of the process: 200,000 rows with and without answers of 0, 1 and 100 KiB.
 ROW_BYTES = 430  # key, row and their places in the tables
-ANSWER_BYTES = 120  # besides its body and its fields
-FIELD_BYTES = 225  # besides its value
+ANSWER_BYTES = 120  # besides its packed head and its body
 RAN_BYTES = 160  # of a made key whose answer was given up early, with the scattered memory that this leaves behind
 LOOK_EVERY_S = 0.01
 EXPIRED_AT_ONCE = 64  # rows that one call removes at most
 
-# expires at, fingerprint, state, made, bytes, the answer (empty unless `done`)
-_Row = tuple[float, bytes, State, bool, int, tuple[object, ...]]
+# expires at, fingerprint, state, made, bytes, the answer's head (empty unless `done`) and body
+_Row = tuple[float, bytes, State, bool, int, bytes, bytes]
 
 
 class Memory:
@@ -63,7 +62,8 @@ class Memory:
 
     def answer(self, key: bytes) -> Answer:
         """Of a row that is `done`."""
-        return Answer(*self._rows[key][5])  # type: ignore[arg-type]
+        row = self._rows[key]
+        return decode_answer(row[5], row[6])
 
     def has_room(self, made: bool, now: float) -> bool:
         """May a call with a new key begin?"""
@@ -80,9 +80,8 @@ class Memory:
     def keep(self, key: bytes, fingerprint: bytes, made: bool, now: float, status: int, reason: bytes,
              headers: list[tuple[bytes, bytes, bytes]], body: bytes) -> None:
         """The run has ended with this answer."""
-        size = ROW_BYTES + ANSWER_BYTES + len(body) + len(headers) * FIELD_BYTES
-        for header in headers:
-            size += len(header[2])
+        head = encode_head(status, reason, headers)
+        size = ROW_BYTES + ANSWER_BYTES + len(head) + len(body)
         if len(body) > MOST_ANSWER_BYTES or size > self.max_bytes // 4:  # nor may one fill a small store
             return self.mark(key, fingerprint, "not_kept", made, now)
         if not made and self._given_bytes + size > self.max_bytes * GIVEN_SHARE:
@@ -90,13 +89,12 @@ class Memory:
             return self.mark(key, fingerprint, "not_kept", made, now)
         if not self._fits(size, now):
             return self.mark(key, fingerprint, "not_kept", made, now)
-        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, "done", made, size,
-                        (status, reason, tuple(headers), body)))
+        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, "done", made, size, head, body))
         return None
 
     def mark(self, key: bytes, fingerprint: bytes, state: State, made: bool, now: float) -> None:
         """The run has ended in `state`, without an answer that can be given again."""
-        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, state, made, ROW_BYTES, ()))
+        self._put(key, (now + (MADE_KEEP_S if made else self.keep_s), fingerprint, state, made, ROW_BYTES, b"", b""))
 
     def forget(self, key: bytes) -> None:
         """It did not run."""
