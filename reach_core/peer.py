@@ -5,6 +5,9 @@ An entry travels and is hashed as the very bytes its maker wrote (`encoded`): a 
 untouched, so a signature over them stays valid and a reader that knows fewer fields still gets the same
 digest. The bytes are a JSON array, which keeps tombstones within 128 bytes; readers ignore elements they do
 not know and default those they miss.
+
+A control node's signature goes beside the bytes and is no part of them: two nodes that decide the same write the
+same entry, whoever of them signed it.
 """
 
 import re
@@ -19,11 +22,17 @@ MAX_ENTRY_BYTES = 4096
 MAX_TOMBSTONE_BYTES = 128
 TOMBSTONE_LIFE_MS = 24 * 3600 * 1000
 DIGEST_BYTES = 16
+SIGNATURE_BYTES = 72
+"""Eight bytes of the signing key's id, then the Ed25519 signature."""
+OWNER_BYTES = 8
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:-]{0,62}", re.ASCII)
 """At most 63 characters: an id is also a DNS label (`<id>.agent.reach`), and must fit a tombstone."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+
+Order = tuple[int, int, int, bytes]
+"""Of two entries of one agent the one with the larger `(gen, ver, rank, digest)` is true."""
 
 DRAINING = "draining"
 UNFIT = "unfit"
@@ -71,7 +80,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=True):
     """One agent. `gen`: issued at registration, ms; `expires_ms`: only in tombstones; `address`: `host:port`
-    of the owner's mesh listener; `flags`: sorted. Raises ValueError when the parts do not fit together.
+    of the owner's mesh listener; `flags`: sorted; `owner`: the process that has the agent, as `owner_of` names it.
+    Raises ValueError when the parts do not fit together.
     """
 
     agent_id: str
@@ -85,6 +95,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=Tru
     capabilities: tuple[Capability, ...] = ()
     limits: Limits = Limits()
     flags: tuple[str, ...] = ()
+    owner: str = ""
 
     def __post_init__(self) -> None:
         check_agent_id(self.agent_id)
@@ -104,9 +115,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=Tru
     def digest(self) -> bytes:
         return blake2b(self.encoded, digest_size=DIGEST_BYTES).digest()
 
+    @property
+    def signature(self) -> bytes:
+        """`SIGNATURE_BYTES` of them, or none: nobody has signed this entry."""
+        return self.__dict__.get("signature", b"")  # type: ignore[no-any-return]
+
     @cached_property
-    def order(self) -> tuple[int, int, int, bytes]:
-        """Of two entries of one agent the one with the larger order is true."""
+    def order(self) -> Order:
         return self.gen, self.ver, int(self.rank), self.digest
 
     @property
@@ -121,14 +136,42 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=Tru
     def unfit(self) -> bool:
         return UNFIT in self.flags
 
-    def tombstone(self, now_ms: int, rank: Rank = Rank.LEFT) -> "Entry":
-        """What is left of this entry for 24 h after removal: it wins over it and over everything older."""
+    def tombstone(self, now_ms: int, rank: Rank = Rank.LEFT, ver: int | None = None) -> "Entry":
+        """What is left of this entry for 24 h after removal: it wins over it and over everything older.
+
+        Without `ver` it has that of the entry: removed because nobody heard of it any more. Who leaves has a new one.
+        """
         expires_ms = now_ms + TOMBSTONE_LIFE_MS
-        return Entry(agent_id=self.agent_id, gen=self.gen, ver=self.ver, rank=rank, expires_ms=expires_ms)
+        ver = self.ver if ver is None else ver
+        return Entry(agent_id=self.agent_id, gen=self.gen, ver=ver, rank=rank, expires_ms=expires_ms)
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder(Entry)
+_UNSIGNED = bytes(SIGNATURE_BYTES)
+
+
+def owner_of(instance: str) -> str:
+    """How the table names a process, so that nobody who reads the table can pass for it."""
+    return blake2b(instance.encode(), digest_size=OWNER_BYTES).hexdigest()
+
+
+def with_signature(entry: Entry, signature: bytes) -> Entry:
+    """The same entry, carrying `signature` (`SIGNATURE_BYTES`) from now on."""
+    entry.__dict__["signature"] = signature
+    return entry
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """Signature and bytes in one, as gossip carries them."""
+    return (entry.signature or _UNSIGNED) + entry.encoded
+
+
+def unpack_entry(packed: bytes) -> Entry:
+    """What `pack_entry` made; nothing is verified. Raises ValueError."""
+    entry = decode_entry(packed[SIGNATURE_BYTES:])
+    signature = packed[:SIGNATURE_BYTES]
+    return entry if signature == _UNSIGNED else with_signature(entry, signature)
 
 
 def check_agent_id(agent_id: str) -> None:

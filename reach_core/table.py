@@ -8,19 +8,27 @@ h so that an older live entry still under way cannot bring the agent back.
 Two nodes compare by `hash`, then by the 256 `buckets()`, then by the digests in a bucket. `seq` is local: it
 numbers the changes of this table object, so that a reader who has seen `seq` gets only what came later
 (`delta_since`).
+
+Entries lie in the buckets they are compared by. A `fork` shares them until one side changes one, so many tables that
+hardly differ take the room of one.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
+from random import Random
 from typing import NamedTuple
 
-from reach_core.peer import DIGEST_BYTES, MAX_ENTRY_BYTES, TOMBSTONE_LIFE_MS, Entry
+from reach_core.peer import DIGEST_BYTES, MAX_ENTRY_BYTES, TOMBSTONE_LIFE_MS, Entry, Order, Rank
 
 BUCKETS = 256
 MAX_ENTRIES = 20_000
 MAX_TOMBSTONES = 50_000
+_SMALL = 256  # agents up to which looking at all of them is quicker than drawing
+_TRIES = 64
 MAX_AHEAD_MS = 24 * 3600 * 1000
 """A `gen` further ahead of now than this comes from a broken clock and would win for ever: refused."""
 
@@ -32,6 +40,7 @@ class Change(NamedTuple):
     after: Entry
 
 
+@lru_cache(maxsize=32_768)
 def bucket_of(agent_id: str) -> int:
     """0 to 255, the same on every node."""
     return blake2b(agent_id.encode(), digest_size=1).digest()[0]
@@ -41,23 +50,50 @@ class PeerTable:
     """Entries by agent id. `refused` counts what was not taken: ahead, too_large, expired, full."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_tombstones: int = MAX_TOMBSTONES) -> None:
-        self.seq = 0
         self.refused: Counter[str] = Counter()
         self._max_entries = max_entries
         self._max_tombstones = max_tombstones
-        self._entries: dict[str, Entry] = {}
+        self.seq = 0
+        self._empty()
+
+    def _empty(self) -> None:
+        self._buckets: list[dict[str, Entry]] = [{} for _ in range(BUCKETS)]
+        self._is_shared = [False] * BUCKETS  # with a fork: copied before the first change
+        self._size = 0
         self._changed: dict[str, int] = {}  # agent id -> seq of its last change, in that order
+        self._forgotten_upto = self.seq  # changes up to this one are not in `_changed`
         self._deadlines: list[tuple[int, str]] = []  # heap of tombstones; stale pairs are skipped when met
         self._tombstones = 0
-        self._members: list[set[str]] = [set() for _ in range(BUCKETS)]
         self._bucket_hashes: list[bytes | None] = [None] * BUCKETS
         self._root: str | None = None
+
+    def fork(self) -> "PeerTable":
+        """A table of its own with what is in this one now. It cannot say what changed before."""
+        for number in range(BUCKETS):
+            self._bucket_hash(number)
+        other = PeerTable(self._max_entries, self._max_tombstones)
+        other._buckets = self._buckets.copy()
+        self._is_shared = [True] * BUCKETS
+        other._is_shared = [True] * BUCKETS
+        other._size, other._tombstones = self._size, self._tombstones
+        other.seq = other._forgotten_upto = self.seq
+        other._deadlines = self._deadlines.copy()
+        other._bucket_hashes, other._root = self._bucket_hashes.copy(), self._root
+        return other
+
+    def clear(self) -> list[Change]:
+        """Forget everything; what that did to live entries, as if each had been removed. For one who was away so long
+        that others have forgotten what was removed meanwhile."""
+        gone = [Change(entry, entry.tombstone(0)) for entry in self]
+        self.seq += 1
+        self._empty()
+        return gone
 
     def merge(self, entries: Iterable[Entry], now_ms: int) -> list[Change]:
         """Take what is newer; what changed, in order. `now_ms` (wall clock) only refuses the unsound."""
         changes = []
         for entry in entries:
-            before = self._entries.get(entry.agent_id)
+            before = self._buckets[bucket_of(entry.agent_id)].get(entry.agent_id)
             if before is not None and entry.order <= before.order:
                 continue
             if reason := self._why_not(entry, before, now_ms):
@@ -71,17 +107,17 @@ class PeerTable:
 
     def get(self, agent_id: str) -> Entry | None:
         """The entry, a tombstone included."""
-        return self._entries.get(agent_id)
+        return self._buckets[bucket_of(agent_id)].get(agent_id)
 
     def entries(self, tombstones: bool = False) -> Iterator[Entry]:
-        return (entry for entry in self._entries.values() if tombstones or not entry.is_tombstone)
+        return (entry for bucket in self._buckets for entry in bucket.values() if tombstones or not entry.is_tombstone)
 
     def __iter__(self) -> Iterator[Entry]:
         return self.entries()
 
     def __len__(self) -> int:
         """Live entries, tombstones not counted."""
-        return len(self._entries) - self._tombstones
+        return self._size - self._tombstones
 
     def __bool__(self) -> bool:
         return True  # an empty table is a table, also where one is optional
@@ -96,7 +132,7 @@ class PeerTable:
         `delta_since(0)` is the whole table. With `upto`, entries whose latest change is past it are left out:
         they come with a later delta.
         """
-        if not 0 <= seq <= self.seq:
+        if not 0 <= seq <= self.seq or 0 < seq < self._forgotten_upto:
             return None
         last = self.seq if upto is None else upto
         newer = []
@@ -104,8 +140,10 @@ class PeerTable:
             if self._changed[agent_id] <= seq:
                 break
             if self._changed[agent_id] <= last:
-                newer.append(self._entries[agent_id])
+                newer.append(self._buckets[bucket_of(agent_id)][agent_id])
         newer.reverse()
+        if seq < self._forgotten_upto:
+            return [entry for entry in self.entries(tombstones=True) if entry.agent_id not in self._changed] + newer
         return newer
 
     @property
@@ -121,7 +159,34 @@ class PeerTable:
 
     def digests(self, bucket: int) -> dict[str, bytes]:
         """Digest by agent id of one bucket: the last step of a comparison."""
-        return {agent_id: self._entries[agent_id].digest for agent_id in self._members[bucket]}
+        return {agent_id: entry.digest for agent_id, entry in self._buckets[bucket].items()}
+
+    def orders(self, bucket: int) -> dict[str, Order]:
+        """What is known of each agent of one bucket, and how new that is."""
+        return {agent_id: entry.order for agent_id, entry in self._buckets[bucket].items()}
+
+    def random_entries(
+        self, k: int, random: Random, exclude: Container[str] = (), most_rank: Rank = Rank.SUSPECT
+    ) -> list[Entry]:
+        """At most `k` agents, each equally likely, none twice and none of `exclude` or worse off than `most_rank`."""
+        found: dict[str, Entry] = {}
+        if self._size > _SMALL:
+            for entry in self._draw(_TRIES * k, random):
+                if entry.rank <= most_rank and entry.agent_id not in exclude:
+                    found[entry.agent_id] = entry
+                    if len(found) == k:
+                        return list(found.values())
+        able = [one for one in self.entries() if one.rank <= most_rank and one.agent_id not in exclude]
+        return random.sample(able, min(k, len(able)))
+
+    def _draw(self, tries: int, random: Random) -> Iterator[Entry]:
+        """Entries drawn from anywhere, some of them twice, without looking at all."""
+        widest = _widest(self._size)
+        for _ in range(tries):
+            bucket = self._buckets[random.randrange(BUCKETS)]
+            place = random.randrange(widest)
+            if place < len(bucket):  # or else entries of full buckets would be drawn less often
+                yield next(islice(bucket.values(), place, None))
 
     def expire(self, now_ms: int) -> int | None:
         """Drop the tombstones whose deadline has passed; the next deadline (ms), if there is one."""
@@ -150,7 +215,9 @@ class PeerTable:
 
     def _put(self, before: Entry | None, entry: Entry) -> None:
         agent_id = entry.agent_id
-        self._entries[agent_id] = entry
+        number = bucket_of(agent_id)
+        self._own(number)[agent_id] = entry
+        self._size += before is None
         self.seq += 1
         self._changed.pop(agent_id, None)
         self._changed[agent_id] = self.seq
@@ -159,12 +226,17 @@ class PeerTable:
         if entry.expires_ms is not None:
             self._tombstones += 1
             heapq.heappush(self._deadlines, (entry.expires_ms, agent_id))
-        bucket = bucket_of(agent_id)
-        self._members[bucket].add(agent_id)
-        self._bucket_hashes[bucket] = self._root = None
+        self._bucket_hashes[number] = self._root = None
+
+    def _own(self, number: int) -> dict[str, Entry]:
+        """The bucket, no longer shared with a fork."""
+        if self._is_shared[number]:
+            self._is_shared[number] = False
+            self._buckets[number] = self._buckets[number].copy()
+        return self._buckets[number]
 
     def _is_stale(self, expires_ms: int, agent_id: str) -> bool:
-        entry = self._entries.get(agent_id)
+        entry = self.get(agent_id)
         return entry is None or entry.expires_ms != expires_ms
 
     def _drop_oldest_tombstone(self) -> None:
@@ -172,16 +244,23 @@ class PeerTable:
             expires_ms, agent_id = heapq.heappop(self._deadlines)
             if not self._is_stale(expires_ms, agent_id):
                 break
-        del self._entries[agent_id], self._changed[agent_id]
+        number = bucket_of(agent_id)
+        del self._own(number)[agent_id]
+        self._changed.pop(agent_id, None)
+        self._size -= 1
         self._tombstones -= 1
-        bucket = bucket_of(agent_id)
-        self._members[bucket].discard(agent_id)
-        self._bucket_hashes[bucket] = self._root = None
+        self._bucket_hashes[number] = self._root = None
 
     def _bucket_hash(self, number: int) -> bytes:
         known = self._bucket_hashes[number]
         if known is None:
-            digests = sorted(self._entries[agent_id].digest for agent_id in self._members[number])
+            digests = sorted(entry.digest for entry in self._buckets[number].values())
             known = blake2b(b"".join(digests), digest_size=DIGEST_BYTES).digest()
             self._bucket_hashes[number] = known
         return known
+
+
+def _widest(size: int) -> int:
+    """Places to draw from in a bucket of a table of so many entries: practically none is fuller."""
+    mean = size / BUCKETS
+    return int(mean + 6 * mean**0.5) + 1

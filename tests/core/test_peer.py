@@ -1,3 +1,5 @@
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -6,12 +8,17 @@ from hypothesis import strategies as st
 from reach_core.peer import (
     MAX_ENTRY_BYTES,
     MAX_TOMBSTONE_BYTES,
+    SIGNATURE_BYTES,
     TOMBSTONE_LIFE_MS,
     Capability,
     Entry,
     Limits,
     Rank,
     decode_entry,
+    owner_of,
+    pack_entry,
+    unpack_entry,
+    with_signature,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -152,3 +159,31 @@ def _fits(value: object) -> bool:
 def test_bad_entries(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"entry|tombstone"):
         decode_entry(data)
+
+
+def test_a_signature_travels_beside_the_bytes() -> None:
+    plain = full_entry()
+    signed = with_signature(decode_entry(plain.encoded), bytes(range(SIGNATURE_BYTES)))
+    assert (signed.digest, signed.order) == (plain.digest, plain.order)
+    for one in (plain, signed):
+        back = unpack_entry(pack_entry(one))
+        assert (back, back.signature, back.encoded) == (one, one.signature, one.encoded)
+    assert msgspec.structs.replace(signed, ver=9).signature == b"", "what changes has to be signed again"
+
+
+@given(st.binary(max_size=300))
+def test_unpacking_anything_raises_only_value_errors(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        unpack_entry(data)
+
+
+def test_an_owner_is_named_without_giving_away_its_instance() -> None:
+    assert owner_of("a" * 32) != owner_of("b" * 32)
+    assert len(owner_of("a" * 32)) == 16
+    assert entry(owner=owner_of("x")).digest != entry().digest
+
+
+def test_who_leaves_has_a_new_version_and_who_is_lost_has_not() -> None:
+    live = entry(ver=4)
+    lost, left = live.tombstone(0), live.tombstone(0, ver=5)
+    assert live.order < lost.order < left.order

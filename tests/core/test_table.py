@@ -195,3 +195,76 @@ def test_a_renewed_entry_changes_nothing(rank: Rank) -> None:
     before = table.seq, table.hash
     assert table.merge([entry(rank=rank)], NOW_MS + 10_000) == []
     assert (table.seq, table.hash) == before
+
+
+def many(count: int) -> list[Entry]:
+    return [entry(f"agent-{n}") for n in range(count)]
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    base = PeerTable()
+    base.merge([*many(500), entry("gone").tombstone(NOW_MS)], NOW_MS)
+    fork = base.fork()
+    assert (fork.hash, fork.buckets(), len(fork), fork.tombstones) == (base.hash, base.buckets(), 500, 1)
+
+    fork.merge([entry("agent-7", ver=2), entry("new")], NOW_MS)
+    base.merge([entry("agent-8", ver=2)], NOW_MS)
+
+    assert contents(base) != contents(fork)
+    assert base.get("new") is None
+    assert [fork.get(name).ver for name in ("agent-7", "agent-8")] == [2, 1]  # type: ignore[union-attr]
+    assert [base.get(name).ver for name in ("agent-7", "agent-8")] == [1, 2]  # type: ignore[union-attr]
+    fork.merge(base.entries(tombstones=True), NOW_MS)
+    base.merge(fork.entries(tombstones=True), NOW_MS)
+    assert base.hash == fork.hash
+    assert fork.expire(NOW_MS + TOMBSTONE_LIFE_MS) is None
+    assert (fork.tombstones, base.tombstones) == (0, 1)
+
+
+def test_a_fork_knows_what_changed_since_it_was_made() -> None:
+    base = PeerTable()
+    base.merge(many(10), NOW_MS)
+    fork = base.fork()
+    made = fork.seq
+    fork.merge([entry("agent-3", ver=2)], NOW_MS)
+    assert [one.agent_id for one in fork.delta_since(made) or []] == ["agent-3"]
+    assert {one.agent_id for one in fork.delta_since(0) or []} == {one.agent_id for one in many(10)}
+    assert fork.delta_since(made - 1) is None
+
+
+def test_a_cleared_table_is_empty_and_says_what_went() -> None:
+    table = PeerTable()
+    table.merge([*many(3), entry("gone").tombstone(NOW_MS)], NOW_MS)
+    seq = table.seq
+    gone = table.clear()
+    assert [(change.before.rank, change.after.is_tombstone) for change in gone if change.before] == [(Rank.UP, True)] * 3
+    assert (len(table), table.tombstones, table.hash) == (0, 0, PeerTable().hash)
+    assert table.delta_since(seq) is None
+    table.merge(many(2), NOW_MS)
+    assert len(table.delta_since(0) or []) == 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 20, 64, 65, 300, 5_000])
+def test_agents_are_drawn_alike_and_none_twice(count: int) -> None:
+    table, random_ = PeerTable(), random.Random(count)
+    table.merge(many(count), NOW_MS)
+    table.merge([entry("down", rank=Rank.DOWN), entry("gone").tombstone(NOW_MS)], NOW_MS)
+    drawn: dict[str, int] = {}
+    draws = 20 * count
+    for _ in range(draws):
+        found = [one.agent_id for one in table.random_entries(4, random_, exclude=("agent-0",))]
+        assert len(set(found)) == len(found) == min(4, count - 1)
+        for name in found:
+            drawn[name] = drawn.get(name, 0) + 1
+    assert not drawn.keys() & {"agent-0", "down", "gone"}
+    if count > 4:
+        expected = draws * 4 / (count - 1)
+        assert all(0.4 * expected < drawn.get(f"agent-{n}", 0) < 1.7 * expected for n in range(1, count))
+
+
+def test_orders_tell_which_side_of_a_comparison_is_newer() -> None:
+    table = PeerTable()
+    table.merge([entry("a"), entry("a", ver=2)], NOW_MS)
+    order = table.orders(bucket_of("a"))["a"]
+    assert order[:3] == (NOW_MS, 2, Rank.UP)
+    assert order > entry("a").order

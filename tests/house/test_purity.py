@@ -16,7 +16,7 @@ __future__ abc base64 binascii bisect collections contextlib copy dataclasses da
 functools hashlib heapq hmac ipaddress itertools json math operator re statistics string struct textwrap types
 typing unicodedata urllib.parse zlib
 """
-PURE_MODULES = {*STANDARD.split(), "msgspec", "orjson"}
+PURE_MODULES = {*STANDARD.split(), "cryptography", "msgspec", "orjson"}
 # YAML text becomes typed values here; the text itself comes in as an argument.
 YAML_READERS = "reach_core/settings"
 PURE_NEIGHBOURS = ("reach_core", "reach_sidecar.policy", "reach_control.registry")
