@@ -6,11 +6,12 @@ not enough. `decode` raises MessageError and nothing else, whatever the bytes.
 """
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 
-from reach_core.peer import Capability, Count, Entry, Limits, decode_entry
+from reach_core.peer import Capability, Count, Entry, Limits, decode_entry, unpack_entry, with_signature
 from reach_core.table import MAX_ENTRIES, MAX_TOMBSTONES
 
 PROTOCOL = 1
@@ -68,7 +69,7 @@ class RegisterRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 class RegisterAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     """`status` is `registered`. `rank` is the label of the entry's rank; `seq` in `epoch` is where the table
-    has it.
+    has it; `info` is the version of the node's MeshInfo.
     """
 
     status: str
@@ -80,10 +81,13 @@ class RegisterAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     heartbeat_s: float
     epoch: str = ""
     seq: Count = 0
+    info: Count = 0
 
 
 class HeartbeatRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Renews the lease. `flags` are the owner's now; `ask`: agents whose load the sidecar wants to know."""
+    """Renews the lease. `flags` are the owner's now; `ask`: agents whose load the sidecar wants to know;
+    `failures`: how many of the sidecar's calls failed in a row, by the agent called.
+    """
 
     agent_id: Id
     instance: Instance
@@ -93,10 +97,11 @@ class HeartbeatRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
     healthy: bool = False
     load: Load | None = None
     ask: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_ASKED)] = ()
+    failures: Annotated[dict[Id, Count], msgspec.Meta(max_length=MAX_ASKED)] = {}
 
 
 class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """`status` is `ok`. `loads`: of the agents asked for, as far as known."""
+    """`status` is `ok`. `loads`: of the agents asked for, as far as known; `info` as in RegisterAnswer."""
 
     max_bytes: ClassVar[int] = 64 * 1024
     status: str
@@ -106,6 +111,7 @@ class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     lease_ttl_s: float
     epoch: str = ""
     seq: Count = 0
+    info: Count = 0
     loads: dict[str, Load] = {}
 
 
@@ -123,12 +129,105 @@ class LeaveAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     agent_id: str
 
 
+class MeshInfo(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for the whole mesh besides the table, as one control node has it.
+
+    `version` (ms) grows with each change. `aliases`: capability -> its other names. `keys`: public keys of all control
+    nodes, 32 bytes each. `mesh_keys`: number -> key of 32 bytes for datagrams, `mesh_key` the one to send with.
+    """
+
+    max_bytes: ClassVar[int] = 1024 * 1024
+    version: Count
+    aliases: dict[str, list[str]] = {}
+    keys: Annotated[list[bytes], msgspec.Meta(max_length=256)] = []
+    mesh_keys: Annotated[dict[int, bytes], msgspec.Meta(max_length=16)] = {}
+    mesh_key: int = 0
+
+
+class Hello(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Who answers at a mesh listener: the agent's id and its owner, `gen` as last told by control."""
+
+    agent_id: Id
+    owner: str = ""
+    gen: Count = 0
+    version: str = ""
+
+
+class LookRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Control asks a sidecar whether it can reach the sidecar of `agent_id` at `address`."""
+
+    agent_id: Id
+    address: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+
+
+class LookAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """`detail` says why not, in words."""
+
+    alive: bool
+    detail: str = ""
+
+
+class ProbeAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """What the declared health check said just now."""
+
+    fit: bool
+
+
+class Renewal(msgspec.Struct, frozen=True, array_like=True):
+    """A heartbeat that another control node took, `age_s` ago, for the agent's registration `gen`; the load with it."""
+
+    agent_id: Id
+    gen: Count
+    age_s: float = 0.0
+    confirmed: bool = False
+    running: Count = 0
+    queued: Count = 0
+    limit: Count = 0
+
+
+class NodePush(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """What one control node tells another: what changed in its table, and whom it heard of.
+
+    `epoch` is new with each start of the sender; `entries` (packed, as `reach_core.peer.pack_entry`) are what changed
+    after `since` up to `seq`, `hash` is the root hash at `seq`, empty where the table has gone on. `keys`: the public
+    keys it knows of; `secret` and `made_ms`: the mesh's secret and since when it is; of two nodes' the older holds.
+    """
+
+    max_bytes: ClassVar[int] = 8 * 1024 * 1024
+    node: Id
+    url: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    epoch: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    since: Count = 0
+    seq: Count = 0
+    hash: str = ""
+    agents: Count = 0
+    frozen: str = ""
+    entries: Annotated[list[bytes], msgspec.Meta(max_length=1000)] = []
+    renewals: Annotated[list[Renewal], msgspec.Meta(max_length=MAX_ENTRIES)] = []
+    keys: Annotated[list[bytes], msgspec.Meta(max_length=256)] = []
+    secret: bytes = b""
+    made_ms: Count = 0
+
+
+class NodeAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer: who it is from, and its own table as it is after taking in what was told."""
+
+    max_bytes: ClassVar[int] = 64 * 1024
+    node: Id
+    url: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    epoch: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    seq: Count = 0
+    hash: str = ""
+    agents: Count = 0
+    frozen: str = ""
+
+
 class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What changed after the `since` that was asked for; the whole table if `full`.
 
     Ask next with this `epoch` and `seq`. `hash` is the root hash of the sender's table at `seq`, empty where
     the table has gone on meanwhile. `aliases` (capability -> its other names, mesh-wide) come with a new
-    epoch only; None means unchanged.
+    epoch only; None means unchanged. `signatures` are those of the entries, in their order.
     """
 
     max_bytes: ClassVar[int] = 96 * 1024 * 1024  # 20,000 entries of 4 KiB and 50,000 tombstones
@@ -138,6 +237,7 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     hash: str = ""
     aliases: dict[str, list[str]] | None = None
     entries: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
+    signatures: Annotated[list[bytes], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
 
 
 M = TypeVar("M", bound=Message)
@@ -160,15 +260,33 @@ def encode_table(
 ) -> bytes:
     """A TableAnswer that carries each entry as the bytes it came in."""
     raw = [msgspec.Raw(entry.encoded) for entry in entries]
-    return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, aliases=aliases, entries=raw))
+    signatures = [entry.signature for entry in entries]
+    return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, aliases=aliases, entries=raw,
+                              signatures=signatures))
 
 
-def read_entries(encoded: Iterable[msgspec.Raw]) -> tuple[list[Entry], int]:
-    """The entries, and how many could not be read: one bad entry must not cost the whole table."""
+def read_entries(encoded: Iterable[msgspec.Raw], signatures: Iterable[bytes] = ()) -> tuple[list[Entry], int]:
+    """The entries, and how many could not be read: one bad entry must not cost the whole table.
+
+    Nothing is verified; an entry without a signature has none.
+    """
     entries, unreadable = [], 0
-    for raw in encoded:
+    for raw, signature in zip_longest(encoded, signatures, fillvalue=b""):
         try:
-            entries.append(decode_entry(bytes(raw)))
+            entry = decode_entry(bytes(raw))
+        except ValueError:
+            unreadable += 1
+            continue
+        entries.append(with_signature(entry, signature) if signature else entry)
+    return entries, unreadable
+
+
+def unpack_entries(packed: Iterable[bytes]) -> tuple[list[Entry], int]:
+    """The same of entries as gossip and control nodes carry them."""
+    entries, unreadable = [], 0
+    for one in packed:
+        try:
+            entries.append(unpack_entry(one))
         except ValueError:
             unreadable += 1
     return entries, unreadable

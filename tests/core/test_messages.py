@@ -7,20 +7,29 @@ from reach_core import messages
 from reach_core.messages import (
     HeartbeatAnswer,
     HeartbeatRequest,
+    Hello,
     LeaveAnswer,
     LeaveRequest,
     Load,
+    LookAnswer,
+    LookRequest,
+    MeshInfo,
     Message,
     MessageError,
+    NodeAnswer,
+    NodePush,
+    ProbeAnswer,
     RegisterAnswer,
     RegisterRequest,
+    Renewal,
     TableAnswer,
     decode,
     encode,
     encode_table,
     read_entries,
+    unpack_entries,
 )
-from reach_core.peer import Capability, Entry, Limits, Rank
+from reach_core.peer import SIGNATURE_BYTES, Capability, Entry, Limits, Rank, pack_entry, with_signature
 
 KINDS = [
     RegisterRequest,
@@ -30,6 +39,13 @@ KINDS = [
     LeaveRequest,
     LeaveAnswer,
     TableAnswer,
+    MeshInfo,
+    Hello,
+    LookRequest,
+    LookAnswer,
+    ProbeAnswer,
+    NodePush,
+    NodeAnswer,
 ]
 NOW_MS = 1_700_000_000_000
 
@@ -46,11 +62,19 @@ EXAMPLES: list[Message] = [
         load=Load(running=1, queued=2, limit=3),
     ),
     RegisterAnswer(status="registered", agent_id="a", gen=1, ver=2, rank="up", lease_ttl_s=30.0, heartbeat_s=10.0),
-    HeartbeatRequest(agent_id="a", instance="i", load=Load(running=1, limit=4), ask=("b", "c")),
+    HeartbeatRequest(agent_id="a", instance="i", load=Load(running=1, limit=4), ask=("b", "c"), failures={"b": 3}),
     HeartbeatAnswer(status="ok", gen=1, ver=2, rank="up", lease_ttl_s=30.0, loads={"b": Load(running=3)}),
     LeaveRequest(agent_id="a", instance="i"),
     LeaveAnswer(status="left", agent_id="a"),
     TableAnswer(epoch="e", seq=7, aliases={"email.send": ["notify.email"]}),
+    MeshInfo(version=3, aliases={"a": ["b"]}, keys=[bytes(range(32))], mesh_keys={7: b"k" * 32}, mesh_key=7),
+    Hello(agent_id="a", owner="0" * 16, gen=4),
+    LookRequest(agent_id="a", address="h:1"),
+    LookAnswer(alive=False, detail="refused"),
+    ProbeAnswer(fit=True),
+    NodePush(node="n", url="http://n:7080", epoch="e", seq=4, entries=[b"x"], renewals=[Renewal("a", 1, 0.5, True, 1, 2, 3)],
+             keys=[b"k" * 32], secret=b"s" * 32, made_ms=5),
+    NodeAnswer(node="n", epoch="e", seq=4, hash="00ff", frozen="why"),
 ]
 
 
@@ -76,6 +100,18 @@ def test_a_table_carries_entries_as_the_bytes_they_came_in() -> None:
     read, unreadable = read_entries(answer.entries)
     assert read == [live, stone]
     assert [e.digest for e in read] == [live.digest, stone.digest]
+    assert unreadable == 0
+
+
+def test_signatures_come_with_their_entries() -> None:
+    signature = bytes(range(SIGNATURE_BYTES))
+    plain = Entry(agent_id="a", gen=NOW_MS, ver=1, rank=Rank.UP)
+    signed = with_signature(Entry(agent_id="b", gen=NOW_MS, ver=1, rank=Rank.UP), signature)
+    answer = decode(TableAnswer, encode_table("e", 7, True, "", [plain, signed]))
+    read, unreadable = read_entries(answer.entries, answer.signatures)
+    assert [(e.agent_id, e.signature) for e in read] == [("a", b""), ("b", signature)]
+    packed, bad = unpack_entries([pack_entry(plain), b"x" * 100, pack_entry(signed), b""])
+    assert ([(e.agent_id, e.signature) for e in packed], bad) == ([("a", b""), ("b", signature)], 2)
     assert unreadable == 0
 
 
