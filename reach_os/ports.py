@@ -1,4 +1,4 @@
-"""Listening sockets, and who holds the port when it is taken: Linux tells through /proc what `ss -ltnp` shows."""
+"""Listening sockets, and who holds the port when it is taken: Linux tells through /proc what `ss -lntup` shows."""
 
 import errno
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from reach_core.address import join_address
 
 _LISTEN = "0A"
+_PAIR_TRIES = 50
 _PROC = Path("/proc")
 
 
@@ -48,18 +49,42 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
     return made
 
 
+def listen_pair(host: str, port: int, backlog: int = 1024) -> tuple[socket.socket, socket.socket]:
+    """A listening TCP socket and a UDP socket of the same address; port 0 takes one that is free for both. Raises
+    PortError."""
+    for attempt in range(_PAIR_TRIES):
+        stream = listen(host, port, backlog)
+        taken = stream.getsockname()
+        datagrams = socket.socket(stream.family, socket.SOCK_DGRAM)
+        try:
+            if stream.family == socket.AF_INET6:
+                datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            datagrams.bind(taken)
+            datagrams.setblocking(False)
+        except OSError as error:
+            stream.close()
+            datagrams.close()
+            if port or error.errno != errno.EADDRINUSE or attempt == _PAIR_TRIES - 1:
+                raise PortError(describe_bind_error(error, host, taken[1], "UDP")) from error
+        else:
+            return stream, datagrams
+    raise AssertionError("the last try returns or raises")
+
+
 def address_of(listening: socket.socket) -> str:
     """`host:port` as it really is, IPv6 in brackets."""
     return join_address(*listening.getsockname()[:2])
 
 
-def describe_bind_error(error: OSError, host: str, port: int) -> str:
-    """A sentence that says which address cannot be listened on, why, and what to do about it."""
+def describe_bind_error(error: OSError, host: str, port: int, protocol: str = "") -> str:
+    """A sentence that says which address cannot be listened on, why, and what to do about it; `protocol` if it is not
+    TCP."""
     where = join_address(host, port)
     if error.errno == errno.EADDRINUSE:
-        holder = who_listens(port)
+        holder = who_listens(port, udp=protocol == "UDP")
         by = f"by {holder}" if holder else "by another process"
-        return f"Cannot listen on {where}: port {port} is in use {by}. Stop it, or configure another port."
+        name = f"{protocol} port {port}" if protocol else f"port {port}"
+        return f"Cannot listen on {where}: {name} is in use {by}. Stop it, or configure another port."
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"Cannot listen on {where}: this user may not use port {port}. Configure a port above 1023."
     if error.errno == errno.EADDRNOTAVAIL:
@@ -69,9 +94,9 @@ def describe_bind_error(error: OSError, host: str, port: int) -> str:
     return f"Cannot listen on {where}: {error.strerror or error}."
 
 
-def who_listens(port: int) -> str | None:
-    """`pid 1234 (python3 agent.py)`, who listens on that TCP port; None where this user cannot see it."""
-    inodes = _listening_inodes(port)
+def who_listens(port: int, udp: bool = False) -> str | None:
+    """`pid 1234 (python3 agent.py)`, who listens on that TCP (or UDP) port; None where this user cannot see it."""
+    inodes = _udp_inodes(port) if udp else _listening_inodes(port)
     if not inodes:
         return None
     wanted = {f"socket:[{inode}]" for inode in inodes}
@@ -93,17 +118,23 @@ def describe_process(pid: int) -> str:
 
 
 def _listening_inodes(port: int) -> set[str]:
-    inodes = set()
-    for table in ("net/tcp", "net/tcp6"):
-        try:
-            lines = (_PROC / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(fields[9])
-    return inodes
+    rows = [*_rows("net/tcp"), *_rows("net/tcp6")]
+    return {row[9] for row in rows if row[3] == _LISTEN and _port_of(row) == port}
+
+
+def _udp_inodes(port: int) -> set[str]:
+    return {row[9] for row in (*_rows("net/udp"), *_rows("net/udp6")) if _port_of(row) == port}
+
+
+def _port_of(row: list[str]) -> int:
+    return int(row[1].rpartition(":")[2], 16)
+
+
+def _rows(table: str) -> list[list[str]]:
+    try:
+        return [line.split() for line in (_PROC / table).read_text().splitlines()[1:]]
+    except OSError:
+        return []
 
 
 def _holds(descriptors: Path, wanted: set[str]) -> bool:

@@ -13,6 +13,7 @@ from reach_os.ports import (
     describe_bind_error,
     describe_process,
     listen,
+    listen_pair,
     who_listens,
 )
 
@@ -73,3 +74,35 @@ def test_ipv6_is_in_brackets() -> None:
 
 def test_a_process_that_is_gone() -> None:
     assert describe_process(2**22 + 1) == "gone"
+
+
+def test_a_pair_has_one_port_for_both_protocols() -> None:
+    stream, datagrams = listen_pair("127.0.0.1", 0)
+    with stream, datagrams:
+        assert stream.getsockname() == datagrams.getsockname()
+        assert datagrams.type & socket.SOCK_DGRAM
+
+
+def test_a_pair_says_when_only_the_udp_port_is_taken() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        with pytest.raises(PortError, match=f"UDP port {port} is in use by pid {os.getpid()} "):
+            listen_pair("127.0.0.1", port)
+        listen("127.0.0.1", port).close()  # nothing of the failed attempt is left
+
+
+def test_a_pair_on_a_free_port_looks_for_one_that_is_free_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
+        holder.bind(("127.0.0.1", 0))
+        wanted = [holder.getsockname()[1], 0]
+        real = listen
+
+        def first_the_taken_one(host: str, port: int, backlog: int) -> socket.socket:
+            return real(host, wanted.pop(0), backlog)
+
+        monkeypatch.setattr("reach_os.ports.listen", first_the_taken_one)
+        stream, datagrams = listen_pair("127.0.0.1", 0)
+        with stream, datagrams:
+            assert stream.getsockname()[1] != holder.getsockname()[1]
+    assert not wanted
