@@ -69,7 +69,7 @@ class RegisterRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 class RegisterAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     """`status` is `registered`. `rank` is the label of the entry's rank; `seq` in `epoch` is where the table
-    has it; `info` is the version of the node's MeshInfo.
+    has it; `info` is the version of the node's MeshInfo, `hash` the root hash of its table, if it is at hand.
     """
 
     status: str
@@ -82,6 +82,7 @@ class RegisterAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     epoch: str = ""
     seq: Count = 0
     info: Count = 0
+    hash: str = ""
 
 
 class HeartbeatRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,7 +102,7 @@ class HeartbeatRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """`status` is `ok`. `loads`: of the agents asked for, as far as known; `info` as in RegisterAnswer."""
+    """`status` is `ok`. `loads`: of the agents asked for, as far as known; the rest as in RegisterAnswer."""
 
     max_bytes: ClassVar[int] = 64 * 1024
     status: str
@@ -112,6 +113,7 @@ class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     epoch: str = ""
     seq: Count = 0
     info: Count = 0
+    hash: str = ""
     loads: dict[str, Load] = {}
 
 
