@@ -81,6 +81,14 @@ class PeerTable:
         other._bucket_hashes, other._root = self._bucket_hashes.copy(), self._root
         return other
 
+    def forget(self, agent_id: str) -> Change | None:
+        """Drop one entry as if it had never been here; what that did, as if the agent had been removed."""
+        entry = self.get(agent_id)
+        if entry is None:
+            return None
+        self._remove(entry)
+        return None if entry.is_tombstone else Change(entry, entry.tombstone(0))
+
     def clear(self) -> list[Change]:
         """Forget everything; what that did to live entries, as if each had been removed. For one who was away so long
         that others have forgotten what was removed meanwhile."""
@@ -244,11 +252,14 @@ class PeerTable:
             expires_ms, agent_id = heapq.heappop(self._deadlines)
             if not self._is_stale(expires_ms, agent_id):
                 break
-        number = bucket_of(agent_id)
-        del self._own(number)[agent_id]
-        self._changed.pop(agent_id, None)
+        self._remove(self._buckets[bucket_of(agent_id)][agent_id])
+
+    def _remove(self, entry: Entry) -> None:
+        number = bucket_of(entry.agent_id)
+        del self._own(number)[entry.agent_id]
+        self._changed.pop(entry.agent_id, None)
         self._size -= 1
-        self._tombstones -= 1
+        self._tombstones -= entry.is_tombstone
         self._bucket_hashes[number] = self._root = None
 
     def _bucket_hash(self, number: int) -> bytes:

@@ -268,3 +268,16 @@ def test_orders_tell_which_side_of_a_comparison_is_newer() -> None:
     order = table.orders(bucket_of("a"))["a"]
     assert order[:3] == (NOW_MS, 2, Rank.UP)
     assert order > entry("a").order
+
+
+def test_an_entry_that_was_forgotten_may_come_back_as_it_was() -> None:
+    table = PeerTable()
+    table.merge([entry(), entry("b").tombstone(NOW_MS)], NOW_MS)
+    change = table.forget("a")
+    assert change is not None
+    assert change.before == entry()
+    assert change.after.is_tombstone
+    assert (table.forget("b"), table.forget("unknown")) == (None, None)
+    assert (len(table), table.tombstones, table.hash) == (0, 0, PeerTable().hash)
+    assert table.merge([entry()], NOW_MS)
+    assert table.expire(NOW_MS + 2 * TOMBSTONE_LIFE_MS) is None
