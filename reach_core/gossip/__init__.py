@@ -1,1 +1,1 @@
-"""News spread by telling a few others, and mended by comparing: the same pure machine in sidecars, control nodes and the simulator."""
+"""News spread by telling a few others and mended by comparing: one pure machine for all who take part."""
