@@ -17,7 +17,8 @@ from reach_core.address import is_loopback, is_wildcard, join_address, split_add
 from reach_core.door import Door
 from reach_core.peer import Rank
 from reach_core.table import Change, PeerTable
-from reach_os.ports import PortError, configured_as
+from reach_os.datagrams import DatagramSocket
+from reach_os.ports import PortError, configured_as, listen_pair
 from reach_os.state_dir import StateDir, lock_state_dir
 from reach_sidecar.config import SidecarConfig
 from reach_sidecar.config_unused import without_effect
@@ -32,7 +33,7 @@ from reach_sidecar.forward.send import MESH_IDLE_S
 from reach_sidecar.forward.stack import mesh_marks, mesh_stack, outbound_stack, own_load
 from reach_sidecar.forward.stores import Stores
 from reach_sidecar.http1.limits import Limits
-from reach_sidecar.http1.listener import Listener
+from reach_sidecar.http1.listener import BACKLOG, Listener
 from reach_sidecar.http1.server import Handler, Service
 from reach_sidecar.journal.database import JournalError
 from reach_sidecar.listen.admin import AdminApp
@@ -41,6 +42,7 @@ from reach_sidecar.listen.admin_ready import Facts, Readiness, judge
 from reach_sidecar.listen.admin_sources import Sources
 from reach_sidecar.listen.local_api import LocalApi
 from reach_sidecar.listen.mesh import Mesh
+from reach_sidecar.listen.mesh_questions import MeshQuestions
 from reach_sidecar.listen.outbound import Outbound
 from reach_sidecar.membership.declared import declared_agent
 from reach_sidecar.membership.driver import Membership
@@ -79,6 +81,7 @@ class Sidecar:
         self._state = state
         self._listeners: list[Listener] = []
         self._own_doors: list[AdminApp] = []
+        self._datagrams: DatagramSocket | None = None
         self._tidier: asyncio.TimerHandle | None = None
         self._expire_at = 0.0
         self._expiry: asyncio.Task[None] | None = None
@@ -117,6 +120,7 @@ class Sidecar:
         self.membership.on_aliases = self.view.take_aliases
         loop = asyncio.get_running_loop()
         self.membership.ask = lambda: self.view.lately_called(loop.time())
+        self.membership.failures = lambda: self.view.failing(loop.time())
         self.membership.on_loads = lambda loads: self.view.hear_loads(loads, loop.time())
         self.local_api = LocalApi(local, self.view, self.membership, lambda request: self._call_locally(request),
                                   proxy=self._proxy_name, about=self._about)
@@ -140,7 +144,7 @@ class Sidecar:
             with configured_as("listen.probe"):
                 self.addresses["probe"] = await self._own_doors[-1].start(*split_address(config.listen.probe))
         local.changed.append(self._local_changed)
-        await self.membership.start()
+        await self.membership.start(self._datagrams)
         await self.health.start()
         self._tidy()
         self.log.event("info", "start", detail=f"version {__version__}, outbound {self.addresses['outbound']}, "
@@ -170,8 +174,10 @@ class Sidecar:
         stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
                            stores=self.stores, mark=mark, default_timeout_s=config.default_timeout, log=self.log,
                            metrics=self.metrics, random=random.Random(os.urandom(16)))
+        questions = MeshQuestions(hello=self.membership.hello, compare=self.membership.spread.answer,
+                                  probe=self.health.check_now)
         mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local),
-                    chains=self.chains)
+                    chains=self.chains, questions=questions)
         service = self._service("mesh", mesh, mesh_limits, ABANDON_AFTER_S)
         service.mark = mark
         self._mesh = Listener(service)
@@ -200,7 +206,9 @@ class Sidecar:
     async def _bind(self) -> None:
         """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""
         with configured_as("listen.mesh"):
-            self.addresses["mesh"] = join_address(*await self._mesh.bind(*split_address(self.config.listen.mesh)))
+            stream, datagrams = listen_pair(*split_address(self.config.listen.mesh), backlog=BACKLOG)
+        self._datagrams = DatagramSocket(datagrams, self.membership.spread.received)
+        self.addresses["mesh"] = join_address(*await self._mesh.serve(stream))
         host, port = split_address(self.config.listen.outbound)
         with configured_as("listen.outbound"):
             bound = await self._outbound.bind(host, port)
@@ -252,6 +260,8 @@ class Sidecar:
     async def _close_quickly(self) -> None:
         if self._tidier is not None:
             self._tidier.cancel()
+        if self._datagrams is not None:
+            self._datagrams.close()
         await asyncio.to_thread(self.log.close)
         if self._state is not None:
             self._state.release()

@@ -153,6 +153,13 @@ def transferred(table: PeerTable, asked: Transfer) -> Transferred:
     return Transferred(entries=_packed(table, asked.want))
 
 
+def is_all(found: Differences, given: Transfer, got: Transferred) -> bool:
+    """Did one exchange mend all that differed, as far as each side takes what it was given?"""
+    everything_seen = found.differing <= len(found.buckets)
+    nothing_left = len(given.entries) < MAX_ENTRIES and len(given.want) < MAX_ENTRIES
+    return everything_seen and nothing_left and len(got.entries) == len(given.want)
+
+
 def push(entries: Sequence[Entry], sender: str) -> Transfer:
     """News over TCP, for one who does not get datagrams."""
     return Transfer(sender=sender, entries=tuple(pack_entry(entry) for entry in entries[:MAX_ENTRIES]))

@@ -76,7 +76,7 @@ def is_event_stream(content_type: bytes | None) -> bool:
 
 
 class Load(NamedTuple):
-    """What the called side says of itself with every answer between sidecars; times in µs."""
+    """What the called side says of itself with every answer between sidecars; times in µs. `limit` 0: it drains."""
 
     running: int
     queued: int

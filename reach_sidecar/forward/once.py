@@ -180,7 +180,7 @@ class Once:
         local = self._local
         # an answer that is all here gives its place back before the caller reads this
         running = local.running - (call.agent_ms > 0.0 and isinstance(response.body, bytes))
-        return fields.load_field(running, local.queued, local.limits.max_concurrency, call.queue_ms, call.agent_ms)
+        return fields.load_field(running, local.queued, local.room, call.queue_ms, call.agent_ms)
 
 
 def _may_be_kept(run: Run, response: Response) -> bool:

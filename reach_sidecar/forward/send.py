@@ -30,6 +30,7 @@ from reach_sidecar.http1.message import Field, Request, Response
 from reach_sidecar.http1.wire import request_head
 from reach_sidecar.membership.peer import Peer
 from reach_sidecar.membership.view import Offer
+from reach_sidecar.policy.exclude import DRAINS
 from reach_sidecar.policy.naming import own_path
 from reach_sidecar.policy.repeat import REFUSALS, SAFE_METHODS, Result
 
@@ -37,6 +38,7 @@ MESH_IDLE_S = 55.0  # under the mesh listener's own idle time-out, so a pooled c
 HEAD_START_S = 0.005
 LONG_ENOUGH_S = 0.1  # to connect: who cannot in that time is far away or gone
 MEMORY_KNOWS_S = 25.0  # under the 30 s that the called side remembers keys of sidecars
+DRAINING_OUT_S = 30.0  # an agent that answered that it drains is tried again: it may have been restarted
 MAX_PROBLEM_BYTES = 64 * 1024
 _EXPECT = (b"expect", b"Expect", b"100-continue")
 _FAULT_RESULT: dict[str, Result] = {
@@ -154,7 +156,10 @@ class Send:
         index = response.index
         load = fields.read_load(index.get(b"reach-load"))
         if load is not None:
-            peer.hear_load(load.running, load.queued, self._loop.time())
+            now = self._loop.time()
+            peer.hear_load(load.running, load.queued, now)
+            if not load.limit:
+                peer.put_out(DRAINS, now, DRAINING_OUT_S)
         if b"reach-refused" not in index and b"reach-fault" not in index:
             if load is None and b"reach-load" not in index:
                 raise self._no_sidecar(response, peer)

@@ -70,4 +70,4 @@ def mesh_marks(local: LocalAgent) -> Marks:
 
 def own_load(local: LocalAgent) -> Field:
     """`Reach-Load` of an answer that did not come from the agent."""
-    return load_field(local.running, local.queued, local.limits.max_concurrency, 0.0, 0.0)
+    return load_field(local.running, local.queued, local.room, 0.0, 0.0)

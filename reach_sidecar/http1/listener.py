@@ -6,12 +6,14 @@ each request more than the sweep costs all of them.
 
 import asyncio
 import contextlib
+import socket
 from typing import Any
 
 from reach_os import ports
 from reach_sidecar.http1.server import ServerConnection, Service
 
 SWEEP_EVERY_S = 1.0
+BACKLOG = 2048
 
 
 class Listener:
@@ -22,9 +24,12 @@ class Listener:
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Listen on `host:port` (0: any free port); may be called again for another address. Raises PortError."""
+        return await self.serve(ports.listen(host, port, backlog=BACKLOG))
+
+    async def serve(self, listening: socket.socket) -> tuple[str, int]:
+        """The same with a socket that listens already."""
         loop = asyncio.get_running_loop()
-        listening = ports.listen(host, port, backlog=2048)
-        server = await loop.create_server(self._protocol, sock=listening, backlog=2048)
+        server = await loop.create_server(self._protocol, sock=listening, backlog=BACKLOG)
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = loop.call_later(SWEEP_EVERY_S, self._sweep)

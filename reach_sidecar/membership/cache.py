@@ -11,10 +11,12 @@ import fcntl
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+
+from reach_core.peer import Entry
 
 MAX_AGE_MS = 12 * 3600 * 1000
 """A node that was away for longer drops its table (design, "Control plane and the table")."""
@@ -22,21 +24,35 @@ _INSTANCE = re.compile(r"[0-9a-f]{32}")
 
 
 class CachedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`controls`: the nodes it was learned from; `epoch` and `seq`: the place in their table; `aliases`: the mesh-wide
-    ones, capability -> its other names."""
+    """`controls`: the nodes it was learned from; `epoch` and `seq`: the place in their table; `signatures`: of the
+    entries, in their order; `aliases`: the mesh-wide ones, capability -> its other names; `infos`: what each of the
+    control nodes says of the mesh.
+    """
 
     controls: tuple[str, ...]
     epoch: str
     seq: int
     saved_ms: int
     entries: list[msgspec.Raw]
+    signatures: list[bytes] = []
     aliases: dict[str, list[str]] = {}
+    infos: dict[str, msgspec.Raw] = {}
+
+
+def pack_table(entries: Iterable[Entry], *, controls: Sequence[str], place: tuple[str, int], saved_ms: int,
+               aliases: dict[str, list[str]], infos: dict[str, msgspec.Raw]) -> CachedTable:
+    """What is saved of a table; `place` is `(epoch, seq)`."""
+    kept = list(entries)
+    return CachedTable(controls=tuple(controls), epoch=place[0], seq=place[1], saved_ms=saved_ms,
+                       entries=[msgspec.Raw(entry.encoded) for entry in kept],
+                       signatures=[entry.signature for entry in kept], aliases=aliases, infos=infos)
 
 
 def save_table(path: Path, table: CachedTable) -> None:
     """Replace the file in one step. Raises OSError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        beside.touch(0o600)  # the keys of the mesh are in it
         beside.write_bytes(msgspec.json.encode(table))
         os.replace(beside, path)
     except OSError:

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from reach_core.messages import Message, MessageError, TableAnswer, decode, encode
+from reach_core.messages import MeshInfo, Message, MessageError, TableAnswer, decode, encode
 
 if TYPE_CHECKING:
     import aiohttp
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 3.0
 POLL_MARGIN_S = 10.0
 ERROR_BYTES = 64 * 1024
+GOSSIP = "application/vnd.reach.gossip"
+GOSSIP_BYTES = 1024 * 1024
 
 
 class EventLog(Protocol):
@@ -106,19 +109,34 @@ class Controls:
 
     async def post(self, path: str, message: Message, answer: type[M], timeout_s: float = TIMEOUT_S) -> M:
         """Raises Unreachable or Refused."""
-        return await self._ask("POST", path, encode(message), answer, timeout_s)
+        return await self._ask("POST", path, encode(message), lambda body: decode(answer, body), answer.max_bytes,
+                               timeout_s)
 
     async def table(self, since: int, epoch: str, wait_s: float) -> TableAnswer:
         """What changed after `since`, waiting at most `wait_s` for it. Raises Unreachable or Refused."""
         path = f"/v1/table?since={since}&epoch={epoch}&wait={wait_s:g}s"
-        return await self._ask("GET", path, None, TableAnswer, wait_s + POLL_MARGIN_S)
+        return await self._ask("GET", path, None, lambda body: decode(TableAnswer, body), TableAnswer.max_bytes,
+                               wait_s + POLL_MARGIN_S)
+
+    async def info(self) -> tuple[str, MeshInfo]:
+        """What holds mesh-wide, and the node that says so; `version` 0 from one that is too old to say. Raises
+        Unreachable or Refused."""
+        url = self.url or ""
+        info = await self._ask("GET", "/v1/mesh", None, lambda body: decode(MeshInfo, body), MeshInfo.max_bytes,
+                               TIMEOUT_S, absent=MeshInfo(version=0))
+        return url, info
+
+    async def gossip(self, data: bytes) -> bytes:
+        """One step of a comparison of tables. Raises Unreachable or Refused."""
+        return await self._ask("POST", "/v1/gossip", data, bytes, GOSSIP_BYTES, TIMEOUT_S, GOSSIP)
 
     async def close(self) -> None:
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
 
-    async def _ask(self, method: str, path: str, data: bytes | None, kind: type[M], timeout_s: float) -> M:
+    async def _ask(self, method: str, path: str, data: bytes | None, read: Callable[[bytes], T], most_bytes: int,
+                   timeout_s: float, content_type: str = "application/json", absent: T | None = None) -> T:
         if self._session is None:
             await asyncio.to_thread(_import_client)  # a tenth of a second, in which calls go on
         import aiohttp
@@ -129,15 +147,15 @@ class Controls:
         url = self.url
         assert url is not None, "no control node is configured"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        headers = {**self._headers, "Content-Type": "application/json"} if data is not None else self._headers
+        headers = {**self._headers, "Content-Type": content_type} if data is not None else self._headers
         try:
             async with self._session.request(
                 method, url + path, data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 status = response.status
-                body = await _read(response.content, kind.max_bytes if status == 200 else ERROR_BYTES)
+                body = await _read(response.content, most_bytes if status == 200 else ERROR_BYTES)
             if status == 200:
-                answer = decode(kind, body)
+                answer = read(body)
         except MessageError as error:
             raise self._lost(url, f"what answers there is not a control node of this mesh ({error})") from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -145,6 +163,8 @@ class Controls:
         if status == 200:
             self._found(url)
             return answer
+        if status == 404 and absent is not None:
+            return absent
         refusal = _refusal(status, body) if 400 <= status < 500 else None
         if refusal is None:
             raise self._lost(url, f"it answered with status {status}")

@@ -1,30 +1,37 @@
 """Membership: one registration kept alive, one table kept up to date, and both survive a restart.
 
-Two loops that never wait for each other (`registrar`, `sync`) share one view of the control nodes, and a third
-puts the table on disk when it changed. None of them is on the path of a call.
+Loops that never wait for each other (`registrar`, `sync`, `inquiry`, `spread`) share one view of the control nodes,
+and one more puts the table on disk when it changed (`saving`). None of them is on the path of a call.
+
+The table comes whole from control at first. Once the agent is registered, gossip brings what changes; until then, and
+for a gateway, which is in no table, a long-poll does.
 """
 
 import asyncio
+import os
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from reach_core.messages import Load, read_entries
+from reach_core.messages import HeartbeatAnswer, Hello, Load, RegisterAnswer, read_entries
+from reach_core.peer import Entry, Rank, owner_of
 from reach_core.problem import Problem
 from reach_core.table import Change, PeerTable
-from reach_sidecar.membership.cache import CachedTable, Instance, load_table, save_table
+from reach_os.datagrams import DatagramSocket
+from reach_sidecar.membership.cache import CachedTable, Instance, load_table, pack_table
 from reach_sidecar.membership.controls import Controls, EventLog
+from reach_sidecar.membership.facts import MeshFacts
+from reach_sidecar.membership.inquiry import Inquiry
 from reach_sidecar.membership.local import LocalAgent
 from reach_sidecar.membership.registrar import Registrar
+from reach_sidecar.membership.saving import Saving
+from reach_sidecar.membership.spread import Spread, wall_ms
 from reach_sidecar.membership.supervise import supervise
 from reach_sidecar.membership.sync import TableSync
 
-SAVE_AFTER_S = 1.0
-SAVE_AT_LEAST_EVERY_S = 600.0
-SAVE_SHARE = 20
-"""Writing may take 1/20 of the time: a table of 20,000 entries that changes all the time is written less often."""
+KEYS_COUNT_FOR = 2
+"""Leases for which a signing key still counts that control no longer names: owners have registered anew by then."""
 
 
 class Membership:
@@ -54,16 +61,26 @@ class Membership:
         self._log = log
         self._state_dir = state_dir
         self._instance = Instance(state_dir)
+        self._owner = owner_of(self._instance.name)
         self._controls = Controls(controls, log, api_token=api_token)
         self._registrar = Registrar(self._controls, local, advertise, self._instance.name, log)
-        self._sync = TableSync(self._controls, table, self._changes, lambda: self._registrar.lease_ttl_s, log)
-        self._registrar.on_seen = self._sync.seen
-        self._sync.on_new_epoch = self._control_is_new
-        self._sync.on_aliases = self._aliases_changed
         self.on_aliases: Callable[[Mapping[str, list[str]]], None] = _ignore
-        self._dirty = asyncio.Event()
-        self._cannot_save: str | None = None
+        self.facts = MeshFacts(self._aliases_changed)
+        self._inquiry = Inquiry(self.facts, self._controls, table, self._facts_changed)
+        self._sync = TableSync(self._controls, table, self._take, self._drop, lambda: self._registrar.lease_ttl_s, log,
+                               self._inquiry.ask_first)
+        self.spread = Spread(lambda: local.agent_id, table, self.facts, self._controls, log,
+                             random.Random(os.urandom(16)), on_changes=self._changes,
+                             on_notice=self._inquiry.hear, on_confirmed=self._sync.confirmed,
+                             on_absent_too_long=self._was_away)
+        self._registrar.on_answer = self._answered
+        self._registrar.on_registered = lambda _: self._choose_source()
+        self._sync.on_new_epoch = self._control_is_new
+        self._sync.on_aliases = self.facts.take_aliases
+        self._sync.on_whole = self.spread.absence.reset
+        self._saving = Saving(self._path, self._snapshot, lambda: self.connected, log)
         self._cached_age: tuple[float, float] | None = None
+        self._speaks_gossip = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -86,6 +103,11 @@ class Membership:
     @property
     def gen(self) -> int:
         return self._registrar.gen
+
+    def hello(self) -> Hello:
+        """Who is here, for those who look whether we are."""
+        return Hello(agent_id=self._local.agent_id, owner=self._owner, gen=self._registrar.gen,
+                     version=self._local.version)
 
     @property
     def connected(self) -> bool:
@@ -128,6 +150,14 @@ class Membership:
         self._registrar.ask = ask
 
     @property
+    def failures(self) -> Callable[[], Mapping[str, int]]:
+        return self._registrar.failures
+
+    @failures.setter
+    def failures(self, failures: Callable[[], Mapping[str, int]]) -> None:
+        self._registrar.failures = failures
+
+    @property
     def on_loads(self) -> Callable[[dict[str, Load]], None]:
         return self._registrar.on_loads
 
@@ -149,18 +179,22 @@ class Membership:
             return age_s + now - at
         return None
 
-    async def start(self) -> None:
-        """Load what the disk has, and begin. Returns at once: control need not be there."""
+    async def start(self, datagrams: DatagramSocket | None = None) -> None:
+        """Load what the disk has, and begin. Returns at once: control need not be there. Without `datagrams` (the UDP
+        socket beside the mesh listener) gossip is left to comparisons over TCP."""
         self._load()
         if not self._controls.urls:
             self.synced.set()
             self.registered.set()
             return
+        if datagrams is not None:
+            await self.spread.start(datagrams)
         self._local.changed.append(self._registrar.wake)
         self._tasks = [
             asyncio.create_task(supervise(name, run, self._log), name=name)
             for name, run in (("registrar", self._registrar.run), ("table sync", self._sync.run),
-                              ("table cache", self._keep_saved))
+                              ("mesh info", self._inquiry.run), ("gossip", self.spread.run),
+                              ("table cache", self._saving.run))
         ]
 
     async def stop(self, leave: bool = True) -> None:
@@ -173,80 +207,113 @@ class Membership:
         self._tasks = []
         if leave:
             await self._registrar.leave()
+        await self.spread.stop()
         await self._controls.close()
-        if self._dirty.is_set():
-            await self._save()
+        await self._saving.finish()
         self._instance.close()
 
     async def settled(self) -> None:
         """Until control has answered what our agent is now; see `registered` and `refusal` then."""
         await self._registrar.settled()
 
-    def _changes(self, changes: list[Change]) -> None:
-        self._dirty.set()
-        self._on_changes(changes)
+    # -- what comes in
 
-    def _aliases_changed(self, aliases: Mapping[str, list[str]]) -> None:
-        self._dirty.set()
-        self.on_aliases(aliases)
+    def _take(self, entries: list[Entry]) -> None:
+        """Entries of control's table. One that is too old to sign anything is taken at its word."""
+        if self.facts.is_known:
+            self.spread.load(entries)
+        else:
+            self._drop(entries)
+
+    def _drop(self, entries: list[Entry]) -> None:
+        """Merge unverified entries: of a control node that signs none, or tombstones of our own."""
+        if changes := self._table.merge(entries, wall_ms()):
+            self._changes(changes)
+
+    def _changes(self, changes: list[Change]) -> None:
+        self._saving.note()
+        self._on_changes(changes)
+        for _, after in changes:
+            if after.agent_id == self._local.agent_id and not self._local.is_gateway:
+                self._hear_of_ourselves(after)
+
+    def _hear_of_ourselves(self, entry: Entry) -> None:
+        """Our agent as the mesh has it: contradict what is wrong, give way to a process that came later."""
+        registrar = self._registrar
+        if entry.rank >= Rank.SUSPECT:
+            registrar.wake()
+        elif self._local.registered and entry.gen > registrar.gen and entry.owner not in ("", self._owner):
+            registrar.fence(entry)
+
+    def _answered(self, url: str, answer: RegisterAnswer | HeartbeatAnswer) -> None:
+        self._sync.seen(answer.epoch, answer.seq, answer.hash)
+        self.spread.heard()
+        self._speaks_gossip = answer.info > 0
+        if answer.info != self.facts.version_of(url):
+            self._inquiry.hear(answer.info)
+        self._choose_source()
+        if self.facts.let_go(time.monotonic(), KEYS_COUNT_FOR * self.lease_ttl_s):
+            self._forget_unsigned()
+
+    def _choose_source(self) -> None:
+        """Gossip reaches an agent that is registered, and only where control speaks it."""
+        self._sync.rest(self._local.registered and self._speaks_gossip and self.facts.is_known)
+
+    def _forget_unsigned(self) -> None:
+        """What only a key vouches for that counts no longer: nobody would renew or remove it."""
+        gone = [entry.agent_id for entry in self._table.entries(tombstones=True) if not self.facts.keyring.knows(entry)]
+        changes = [change for change in map(self._table.forget, gone) if change is not None]
+        if changes:
+            self._log.event("warn", "table", status="unsigned",
+                            detail=f"{len(changes)} agents are forgotten: no control node vouches for them any more")
+            self._changes(changes)
+
+    def _was_away(self) -> None:
+        self._log.event("warn", "table", status="stale",
+                        detail="nothing was heard of the mesh for over 12 h: the table is loaded anew")
+        self._changes(self._table.clear())
+        self._sync.begin_again()
+
+    def _facts_changed(self) -> None:
+        self._saving.note()
+        self._choose_source()
+
+    def _aliases_changed(self, aliases: Mapping[str, Sequence[str]]) -> None:
+        self._saving.note()
+        self.on_aliases({name: list(others) for name, others in aliases.items()})
 
     def _control_is_new(self) -> None:
         """Another node, or a restarted one: is our agent known there? All sidecars ask, so not all at once."""
-        self._dirty.set()
+        self._saving.note()
         asyncio.get_running_loop().call_later(0.5 * self._controls.chance(), self._registrar.wake)
+
+    # -- the disk
 
     @property
     def _path(self) -> Path:
         return self._state_dir / "table.json"
 
     def _load(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         cached = load_table(self._path, self._controls.urls, now_ms)
         if cached is None:
             return
         self._cached_age = ((now_ms - cached.saved_ms) / 1000, time.monotonic())
-        entries, _ = read_entries(cached.entries)
+        self.facts.take_aliases(cached.aliases)
+        self.facts.restore(cached.infos, self._controls.urls, time.monotonic())
+        entries, _ = read_entries(cached.entries, cached.signatures)
         changes = self._table.merge(entries, now_ms)
         self._sync.place = (cached.epoch, cached.seq)
-        self._sync.take_aliases(cached.aliases)
         if changes:
             self._on_changes(changes)
             self.synced.set()
             self._log.event("info", "table", status="loaded", detail=f"{len(self._table)} agents from {self._path}")
 
-    async def _keep_saved(self) -> None:
-        wait_s = SAVE_AFTER_S
-        while True:
-            try:
-                async with asyncio.timeout(SAVE_AT_LEAST_EVERY_S):
-                    await self._dirty.wait()
-            except TimeoutError:
-                if not self.connected:  # the table grows old, and the file must say so
-                    continue
-            await asyncio.sleep(wait_s)
-            began = time.monotonic()
-            await self._save()
-            wait_s = max(SAVE_AFTER_S, SAVE_SHARE * (time.monotonic() - began))
-
-    async def _save(self) -> None:
-        self._dirty.clear()
-        epoch, seq = self._sync.place
+    def _snapshot(self) -> CachedTable:
         age_s = self.table_age_s(time.monotonic()) or 0.0
-        cached = CachedTable(
-            controls=tuple(self._controls.urls),
-            epoch=epoch,
-            seq=seq,
-            saved_ms=time.time_ns() // 1_000_000 - int(age_s * 1000),
-            entries=[msgspec.Raw(entry.encoded) for entry in self._table.entries(tombstones=True)],
-            aliases=self._sync.aliases,
-        )
-        try:
-            await asyncio.to_thread(save_table, self._path, cached)
-        except OSError as error:
-            if str(error) != self._cannot_save:
-                self._cannot_save = str(error)
-                self._log.event("warn", "table", status="not_saved",
-                                detail=f"{error}: after a restart this sidecar routes only once control answers")
+        return pack_table(self._table.entries(tombstones=True), controls=self._controls.urls, place=self._sync.place,
+                          saved_ms=wall_ms() - int(age_s * 1000), aliases=self.facts.aliases,
+                          infos=self.facts.saved())
 
 
 def _ignore(*_: object) -> None:

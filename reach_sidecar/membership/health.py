@@ -23,6 +23,7 @@ Result = Literal["passed", "failed", "refused"]
 
 RECHECK_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 JITTER = 0.3
+AGAIN_S = 2.0
 STATUS_LINE_MAX = 1024
 
 
@@ -100,6 +101,8 @@ class HealthChecks:
         self._due = 0.0  # on the loop's clock
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._asked_for: asyncio.Task[Result] | None = None
+        self._asked_for_at = 0.0
 
     async def start(self) -> None:
         self._local.changed.append(self._local_changed)
@@ -122,6 +125,22 @@ class HealthChecks:
         """A call saw its connection break: ask now rather than at the next turn."""
         self._due = 0.0
         self._wake.set()
+
+    async def check_now(self) -> bool:
+        """Callers failed, so control wants to know: is the agent fit? One failed check is enough this time. Whoever
+        asks while a check runs, or again within `AGAIN_S`, gets the same answer."""
+        loop = asyncio.get_running_loop()
+        address = self._local.address
+        if address is None:
+            return True
+        if self._asked_for is None or loop.time() - self._asked_for_at > AGAIN_S:
+            self._asked_for_at = loop.time()
+            self._asked_for = loop.create_task(probe(address, self._local.health), name="health check asked for")
+        result = await asyncio.shield(self._asked_for)
+        if address == self._local.address:
+            self._saw("passed" if result == "passed" else "refused")
+            self._wake.set()
+        return result == "passed"
 
     def _local_changed(self) -> None:
         asked = (self._local.address, self._local.health)

@@ -86,6 +86,11 @@ class LocalAgent:
         return self.address is None
 
     @property
+    def room(self) -> int:
+        """Calls it takes at once, as its sidecar's answers say it; 0 while it drains: a table may not tell callers."""
+        return 0 if self.draining else self.limits.max_concurrency
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Sorted, as the table's entry has them."""
         return tuple(name for name, is_set in (("draining", self.draining), ("unfit", self.unfit)) if is_set)

@@ -79,9 +79,9 @@ class Peer:
         elif entry.ver > before.ver:
             self.out_until = 0.0
 
-    def put_out(self, trouble: str, now: float) -> None:
-        """The address refused a connection: leave it alone for a while, or until a newer entry."""
-        self.out_until = now + ADDRESS_OUT_S
+    def put_out(self, trouble: str, now: float, out_s: float = ADDRESS_OUT_S) -> None:
+        """The address refused a connection, say: leave it alone for a while, or until a newer entry."""
+        self.out_until = now + out_s
         self.trouble = trouble
 
     def hear_load(self, running: int, queued: int, now: float) -> None:

@@ -6,7 +6,8 @@ control is gone it is asked again with back-off, and nothing else here depends o
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from reach_core.messages import (
     MAX_ASKED,
@@ -18,6 +19,7 @@ from reach_core.messages import (
     RegisterAnswer,
     RegisterRequest,
 )
+from reach_core.peer import Entry
 from reach_core.problem import KINDS, Problem
 from reach_sidecar.membership.controls import Backoff, Controls, EventLog, Refused, Unreachable
 from reach_sidecar.membership.local import LocalAgent
@@ -29,8 +31,9 @@ LEAVE_TIMEOUT_S = 1.0
 class Registrar:
     """`registered` is set while control has this agent; a gateway has nothing to register and counts as such.
 
-    `ask` names the agents whose load is wanted with the next heartbeat, `on_loads` gets it, and `on_seen`
-    gets `(epoch, seq)` of control's table. `refusal` is why control will not have the agent.
+    `ask` names the agents whose load is wanted with the next heartbeat, `on_loads` gets it; `failures` names those
+    that failed this sidecar's latest calls, and how often in a row. `on_answer` gets each answer, and the control node
+    that gave it; `on_registered` whether the agent is. `refusal` is why control will not have the agent.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class Registrar:
         self.gen = self.ver = 0  # of control's last answer: what we have is told with every message
         self.ask: Callable[[], Iterable[str]] = tuple
         self.on_loads: Callable[[dict[str, Load]], None] = _ignore
-        self.on_seen: Callable[[str, int], None] = _ignore
+        self.failures: Callable[[], Mapping[str, int]] = dict
+        self.on_registered: Callable[[bool], None] = _ignore
+        self.on_answer: Callable[[str, RegisterAnswer | HeartbeatAnswer], None] = _ignore
         self._controls = controls
         self._local = local
         self._advertise = advertise
@@ -69,6 +74,13 @@ class Registrar:
         wanted = self._wakes
         while self._answered < wanted:
             await self._answer.wait()
+
+    def fence(self, entry: Entry) -> None:
+        """The table has our agent as another process' (`entry`): it came later, so this one steps back and says so."""
+        detail = (f"Another process at {entry.address} has registered as {entry.agent_id} after this one. Stop one of "
+                  "them, or give it another id.")
+        self._refused(Refused(409, "agent_id_conflict", detail))
+        self.wake()
 
     async def run(self) -> None:
         while True:
@@ -140,13 +152,14 @@ class Registrar:
         await self._register(wanted)
 
     async def _register(self, wanted: RegisterRequest) -> None:
+        url = self._controls.url or ""
         answer = await self._controls.post("/v1/register", wanted, RegisterAnswer)
         again, self._told = self._told is not None, wanted
         self.gen, self.ver = answer.gen, answer.ver
         self.lease_ttl_s, self.heartbeat_s = answer.lease_ttl_s, answer.heartbeat_s
         self.refusal = None
         self._set_registered(True)
-        self.on_seen(answer.epoch, answer.seq)
+        self.on_answer(url, answer)
         names = ", ".join(one.name for one in wanted.capabilities) or "no capabilities"
         status = "changed" if again else "registered"
         self._log.event("info", "register", status=status, detail=f"{wanted.agent_id} at {wanted.address}: {names}")
@@ -161,11 +174,13 @@ class Registrar:
             healthy=wanted.healthy,
             load=wanted.load,
             ask=tuple(self.ask())[:MAX_ASKED],
+            failures=dict(islice(self.failures().items(), MAX_ASKED)),
         )
+        url = self._controls.url or ""
         answer = await self._controls.post("/v1/heartbeat", message, HeartbeatAnswer)
         self.gen, self.ver, self.lease_ttl_s = answer.gen, answer.ver, answer.lease_ttl_s
         self.refusal = None
-        self.on_seen(answer.epoch, answer.seq)
+        self.on_answer(url, answer)
         if answer.loads:
             self.on_loads(answer.loads)
 
@@ -197,6 +212,7 @@ class Registrar:
 
     def _set_registered(self, is_registered: bool) -> None:
         self._local.registered = is_registered and not self._local.is_gateway
+        self.on_registered(self._local.registered)
         if is_registered:
             self.registered.set()
         else:

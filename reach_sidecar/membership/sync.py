@@ -1,69 +1,99 @@
-"""The whole table, kept up to date by a long-poll for what changed since the last answer.
+"""The whole table, from control: once where gossip keeps it up to date from then on, else by a long-poll for what
+changed since the last answer.
 
-Entries are merged, so answers may come late, twice or from another control node. What control does not know
+Gossip reaches those who are in the table. A gateway is in none, and neither is a sidecar before it is registered: they
+poll. Entries are merged, so answers may come late, twice or from another control node. What control does not know
 any more (it lost its state) is kept for two leases, in which its owner registers again, and is then dropped:
 nobody would ever renew or expire it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from reach_core.messages import TableAnswer, read_entries
 from reach_core.peer import Entry
-from reach_core.table import Change, PeerTable
+from reach_core.table import PeerTable
 from reach_sidecar.membership.controls import Backoff, Controls, EventLog, Refused, Unreachable
 
 WAIT_S = 25.0
-CHUNK = 500
-"""Entries merged at once: some 10 ms, so that calls and heartbeats get their turn in between."""
+CHUNK = 50
+"""Entries verified and merged at once: under 10 ms, so that calls and heartbeats get their turn in between."""
 
 Order = tuple[int, int, int, bytes]
 
 
 class Moved(Exception):
-    """Another control node is talked to now."""
+    """Another control node is talked to now, or none has to be asked any more."""
 
 
 class TableSync:
     """`synced` is set by the first answer. `place` is `(epoch, seq)` in control's table.
 
-    `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which
-    control last confirmed the table, None if it never did. `aliases` are the mesh-wide ones; whoever needs them
-    is told by `on_aliases` when they change.
+    `take` merges what came, `drop` tombstones of this node's own making; `prepare` is awaited before each question.
+    `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which the table was
+    last confirmed, None if it never was. `on_aliases` is told the mesh-wide ones that come with an answer, `on_whole`
+    that a whole table was taken in.
     """
 
     def __init__(
         self,
         controls: Controls,
         table: PeerTable,
-        on_changes: Callable[[list[Change]], None],
+        take: Callable[[list[Entry]], object],
+        drop: Callable[[list[Entry]], object],
         lease_ttl_s: Callable[[], float],
         log: EventLog,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.synced = asyncio.Event()
         self.place = ("", 0)
         self.fresh_at: float | None = None
         self.trouble: str | None = None
         self.on_new_epoch: Callable[[], None] = _ignore
-        self.aliases: dict[str, list[str]] = {}
-        self.on_aliases: Callable[[Mapping[str, list[str]]], None] = _ignore
+        self.on_whole: Callable[[], None] = _ignore
+        self.on_aliases: Callable[[dict[str, list[str]]], None] = _ignore
         self._controls = controls
         self._table = table
-        self._on_changes = on_changes
+        self._take_entries = take
+        self._drop = drop
+        self._prepare = prepare
+        self._rests = False
+        self._turned = asyncio.Event()
         self._lease_ttl_s = lease_ttl_s
         self._log = log
         self._forgotten: dict[str, Order] = {}
         self._forget_at = 0.0
 
-    def seen(self, epoch: str, seq: int) -> None:
+    def seen(self, epoch: str, seq: int, root: str) -> None:
         """A heartbeat's answer says where control's table is: if that is here, the table is fresh."""
-        if (epoch, seq) == self.place:
-            self.fresh_at = time.monotonic()
+        if (epoch, seq) == self.place or (root and root == self._table.hash):
+            self.confirmed()
+
+    def confirmed(self) -> None:
+        """The table is what others have, too."""
+        self.fresh_at = time.monotonic()
+
+    def rest(self, rests: bool) -> None:
+        """Gossip keeps the table up to date from now on, or does so no longer."""
+        if rests != self._rests:
+            self._rests = rests
+            self._forgotten = {}  # others have it: a comparison will tell control
+            turned, self._turned = self._turned, asyncio.Event()
+            turned.set()
+
+    def begin_again(self) -> None:
+        """Ask for the whole table, whatever is known."""
+        self.place, self.fresh_at = ("", 0), None
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
 
     async def run(self) -> None:
         backoff = Backoff()
         while True:
+            if self._rests and self.fresh_at is not None:
+                await self._turned.wait()
+                continue
             asked = self._controls.url or ""
             try:
                 answer = await self._poll()
@@ -86,33 +116,32 @@ class TableSync:
     async def _poll(self) -> TableAnswer:
         epoch, seq = self.place
         wait_s = 0.0 if self.fresh_at is None else WAIT_S  # nothing, or only what the disk had: answer at once
+        if self._prepare is not None:
+            await self._prepare()
         moved = asyncio.create_task(self._controls.moved.wait())
+        turned = asyncio.create_task(self._turned.wait())
         poll = asyncio.create_task(self._controls.table(seq, epoch, wait_s))
         try:
-            await asyncio.wait({moved, poll}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({moved, turned, poll}, return_when=asyncio.FIRST_COMPLETED)
             if not poll.done():
                 raise Moved
             return poll.result()
         finally:
-            moved.cancel()
-            poll.cancel()
-            await asyncio.gather(moved, poll, return_exceptions=True)
-
-    def take_aliases(self, aliases: dict[str, list[str]]) -> None:
-        if aliases != self.aliases:
-            self.aliases = aliases
-            self.on_aliases(aliases)
+            for task in (moved, turned, poll):
+                task.cancel()
+            await asyncio.gather(moved, turned, poll, return_exceptions=True)
 
     async def _take(self, answer: TableAnswer) -> None:
         if answer.aliases is not None:
-            self.take_aliases(answer.aliases)
+            self.on_aliases(answer.aliases)
         unreadable = 0
         named: dict[str, Order] = {}
         for start in range(0, len(answer.entries), CHUNK):
-            entries, bad = read_entries(answer.entries[start : start + CHUNK])
+            part = slice(start, start + CHUNK)
+            entries, bad = read_entries(answer.entries[part], answer.signatures[part])
             unreadable += bad
             named.update((entry.agent_id, entry.order) for entry in entries)
-            self._merge(entries)
+            self._take_entries(entries)
             if len(answer.entries) > CHUNK:
                 await asyncio.sleep(0)
         if unreadable:
@@ -127,13 +156,10 @@ class TableSync:
         if not self.synced.is_set():
             self._log.event("info", "table", status="synced", detail=f"{len(self._table)} agents are known")
             self.synced.set()
+        if answer.full:
+            self.on_whole()
         if is_new_epoch:
             self.on_new_epoch()
-
-    def _merge(self, entries: list[Entry]) -> None:
-        changes = self._table.merge(entries, _now_ms())
-        if changes:
-            self._on_changes(changes)
 
     def _expect(self, named: dict[str, Order]) -> None:
         """A snapshot came: what it does not name has to be registered again within two leases."""
@@ -150,7 +176,7 @@ class TableSync:
             if entry is not None and entry.order == order and not entry.is_tombstone:
                 gone.append(entry.tombstone(now_ms))
         self._forgotten = {}
-        self._merge(gone)
+        self._drop(gone)
 
 
 def _now_ms() -> int:

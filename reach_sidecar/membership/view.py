@@ -150,6 +150,16 @@ class PeerView:
         called.sort(key=lambda peer: peer.heard_at or 0.0)
         return [peer.agent_id for peer in called]
 
+    def failing(self, now: float) -> dict[str, int]:
+        """How many calls in a row failed, of the agents called within `LATELY_S`."""
+        failed = {}
+        for peer in self._peers.values():
+            if peer.called_at > now - LATELY_S:
+                in_a_row = max((track.breaker.failures for track in peer.tracks.values()), default=0)
+                if in_a_row:
+                    failed[peer.agent_id] = in_a_row
+        return failed
+
     def hear_loads(self, loads: Mapping[str, Load], now: float) -> None:
         """What control knows of agents' load, unless they have said something newer themselves."""
         for agent_id, load in loads.items():

@@ -13,6 +13,10 @@ _SINCE = {
 }
 
 
+DRAINS = "it answered that it takes no new calls"
+"""The trouble of an agent whose own answers said so: what the table does not say while no control node is there."""
+
+
 class Exclusion(NamedTuple):
     reason: str
     detail: str
@@ -30,7 +34,8 @@ def why_excluded(entry: Entry, *, unreachable_for_s: float, trouble: str) -> Exc
     if entry.draining:
         return Exclusion("draining", "it is shutting down and takes no new calls")
     if unreachable_for_s > 0:
-        return Exclusion("unreachable", f"{trouble}; tried again in {unreachable_for_s:.1f} s")
+        reason = "draining" if trouble == DRAINS else "unreachable"
+        return Exclusion(reason, f"{trouble}; tried again in {unreachable_for_s:.1f} s")
     return None
 
 

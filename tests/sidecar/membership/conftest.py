@@ -23,6 +23,8 @@ class ScriptedControl:
         self.registrations, self.heartbeats, self.left, self.polls = [], [], [], []
         self.loads = {}
         self.aliases = {}
+        self.info = None  # as of a node that is too old to know such a thing
+        self.asked_info = 0
         self.port = 0
         self.hang = False
         self._changed = asyncio.Event()
@@ -38,6 +40,7 @@ class ScriptedControl:
         app.router.add_post("/v1/heartbeat", self._heartbeat)
         app.router.add_post("/v1/leave", self._leave)
         app.router.add_get("/v1/table", self._table)
+        app.router.add_get("/v1/mesh", self._mesh)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
@@ -79,7 +82,8 @@ class ScriptedControl:
         self.put(message.agent_id, gen, ver + 1, address=message.address, capabilities=message.capabilities)
         answer = messages.RegisterAnswer(
             status="registered", agent_id=message.agent_id, gen=gen, ver=ver + 1, rank="up",
-            lease_ttl_s=self.ttl_s, heartbeat_s=self.heartbeat_s, epoch=self.epoch, seq=self.table.seq)
+            lease_ttl_s=self.ttl_s, heartbeat_s=self.heartbeat_s, epoch=self.epoch, seq=self.table.seq,
+            info=self.info.version if self.info else 0, hash=self.table.hash)
         return web.Response(body=messages.encode(answer))
 
     async def _heartbeat(self, request):
@@ -92,7 +96,8 @@ class ScriptedControl:
         gen, ver = self.known[message.agent_id]
         answer = messages.HeartbeatAnswer(
             status="ok", gen=gen, ver=ver, rank="up", lease_ttl_s=self.ttl_s,
-            epoch=self.epoch, seq=self.table.seq, loads=self.loads)
+            epoch=self.epoch, seq=self.table.seq, loads=self.loads, info=self.info.version if self.info else 0,
+            hash=self.table.hash)
         return web.Response(body=messages.encode(answer))
 
     async def _leave(self, request):
@@ -102,6 +107,12 @@ class ScriptedControl:
         self.left.append(message.agent_id)
         self.known.pop(message.agent_id, None)
         return web.Response(body=messages.encode(messages.LeaveAnswer(status="left", agent_id=message.agent_id)))
+
+    async def _mesh(self, request):
+        self.asked_info += 1
+        if self.info is None:
+            return web.json_response({"type": "urn:reach:not_found", "detail": "There is nothing."}, status=404)
+        return web.Response(body=messages.encode(self.info))
 
     async def _table(self, request):
         since, epoch = int(request.query["since"]), request.query["epoch"]

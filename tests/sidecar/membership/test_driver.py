@@ -55,7 +55,7 @@ async def test_a_restarted_sidecar_routes_before_control_answers(control, log, t
 
 
 async def test_the_table_is_saved_while_running(control, log, tmp_path, until, monkeypatch):
-    monkeypatch.setattr("reach_sidecar.membership.driver.SAVE_AFTER_S", 0.01)
+    monkeypatch.setattr("reach_sidecar.membership.saving.SAVE_AFTER_S", 0.01)
     membership = member(log, tmp_path, control.url)
     await membership.start()
     await until(lambda: (tmp_path / "table.json").exists())

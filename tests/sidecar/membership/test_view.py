@@ -1,5 +1,7 @@
 """The table as calls read it: by id and by name, as entries come, change and go."""
 
+from random import Random
+
 import msgspec
 
 from reach_core.messages import Load
@@ -198,3 +200,18 @@ def test_table_info() -> None:
     world.put("one", "a")
     world.view.changed_at = 2.0
     assert world.view.table_info(3.5) == {"entries": 1, "hash": world.table.hash, "age_s": 1.5}
+
+
+def test_whose_calls_failed_lately_and_how_often_in_a_row() -> None:
+    world, random = World(), Random(1)
+    world.put("good", "x")
+    world.put("bad", "x", "y")
+    world.put("long.ago", "x")
+    for name, at in (("good", 100.0), ("bad", 100.0), ("long.ago", 100.0 - LATELY_S)):
+        peer = world.view.peer(name)
+        assert peer is not None
+        peer.called_at = at
+        for capability, times in (("x", 2), ("y", 3)):
+            for _ in range(times if name != "good" else 0):
+                peer.track(capability).judge("broken", 0, False, 100.0, random)
+    assert world.view.failing(100.0) == {"bad": 3}
