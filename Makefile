@@ -61,7 +61,8 @@ chaos: dev ## kill, stop and cut everything under load for 3 minutes (CHAOS_SECO
 compiled-test: dev tools compiled ## the tests with real processes, against the compiled build
 	REACH_COMMAND=$(COMPILED)/bin/reach $(PYTEST) $(PARALLEL) tests/e2e -m "not slow"
 
-fuzz: dev ## property tests with many more examples
+fuzz: dev ## libFuzzer on everything that reads foreign bytes (FUZZ_SECONDS= each, FUZZ_SEED=), then property tests with many more examples
+	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),85) $(PYTEST) $(PARALLEL) tests/fuzz --timeout 3600
 	$(PYTEST) $(PARALLEL) -m hypothesis --hypothesis-profile long --timeout 3600
 
 clean: ## remove .venv and everything that was built
