@@ -6,6 +6,7 @@ A request of a sidecar: listener -> guard -> api/mesh -> membership/service -> r
 
 import asyncio
 import os
+import random
 import secrets
 import socket
 import time
@@ -123,15 +124,15 @@ class Control:
         noted = await self._snapshot.open(now.ms)
         lease = config.lease
         terms = Terms(lease.heartbeat, lease.ttl, lease.down, lease.forget)
-        registry = Registry(config.cluster, terms, PeerTable(), now)
-        registry.restore(noted.entries, noted.instances, now)
+        registry = Registry(config.cluster, terms, PeerTable(), now, random.Random())
+        registry.restore(noted.entries, now)
         if noted.unreadable:
             detail = f"{noted.unreadable} entries on disk could not be read; their agents will register again."
             self.log.event("warn", "restored", detail=detail)
         self.log.event("info", "restored", detail=f"{len(registry.table)} agents from {self._snapshot.path}")
         feed = self.feed = Feed(registry.table, secrets.token_hex(8), config.aliases)
         self._keeper = Keeper(
-            registry.table, self._snapshot, registry.instance_of, feed.publish, lambda: clock().ms, self.log
+            registry.table, self._snapshot, lambda agent_id: "", feed.publish, lambda: clock().ms, self.log
         )
         self._service = Service(registry, feed, clock, self._keeper.note, self.log)
         self._keeping = asyncio.create_task(self._keeper.run(), name="keeper")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from reach_control.membership.feed import Feed
 from reach_control.registry.lease import Moment
+from reach_control.registry.look import NOBODY
 from reach_control.registry.registry import Registry
 from reach_control.telemetry.log import ControlLog
 from reach_core.messages import (
@@ -107,10 +108,12 @@ class Service:
     async def watch_time(self) -> None:
         """Let silence have its consequences, for as long as the node runs."""
         while True:
-            stalls = self.registry.stalls
-            tick = self.registry.tick(self.clock())
+            stalls, now = self.registry.stalls, self.clock()
+            tick = self.registry.tick(now)
             if self.registry.stalls > stalls:
                 self._log.event("warn", "stalled", detail="This node stood still; all leases got that time added.")
+            for look in tick.looks:  # nobody looks yet: silence alone decides
+                tick.changes.extend(self.registry.looked(look.agent_id, look.gen, NOBODY, now))
             self._apply(tick.changes)
             await asyncio.sleep(max(MIN_TICK_S, tick.next_s))
 

@@ -4,7 +4,7 @@ one.
 
 from reach_core.address import split_address
 from reach_core.messages import RegisterRequest
-from reach_core.peer import DRAINING, MAX_ENTRY_BYTES, UNFIT, Entry, Rank
+from reach_core.peer import DRAINING, MAX_ENTRY_BYTES, UNFIT, Entry, Rank, owner_of
 from reach_core.problem import Problem
 
 _FLAGS = frozenset({DRAINING, UNFIT})
@@ -35,6 +35,7 @@ def entry_of(request: RegisterRequest, cluster: str, gen: int, ver: int, rank: R
             capabilities=request.capabilities,
             limits=request.limits,
             flags=known_flags(request.flags),
+            owner=owner_of(request.instance),
         )
     except ValueError as error:
         raise Problem("bad_request", f"The agent cannot be registered: {error}.") from None

@@ -2,6 +2,10 @@
 
 Silence alone moves an agent: up -> (ttl) suspect -> (down) down -> (forget) a tombstone, all counted from the
 last renewal on this node's monotonic clock. Nothing here alters an entry on renewal.
+
+A lease may be granted in full to an agent nobody has heard of here, after a restart or when another node told of it.
+So what is counted from (`renewed_s`) and what is known (`heard_s`) are two things: only who was heard of contradicts
+another node's suspicion.
 """
 
 from dataclasses import dataclass
@@ -30,23 +34,32 @@ class Terms(NamedTuple):
 
 @dataclass(slots=True)
 class Lease:
-    """`instance`: the process that owns the agent, empty where that is not known: the first to renew is taken
-    for it. `confirmed`: the agent's health was seen once in this `gen`.
-    """
+    """Of one registration, `gen`. All times on the monotonic clock, `inf` or `-inf` where there is none."""
 
     agent_id: str
-    instance: str
-    renewed_s: float
-    confirmed: bool = False
+    gen: int
+    renewed_s: float  # silence is counted from here
+    heard_s: float = -inf  # the owner's last heartbeat, taken here or by another node
+    confirmed: bool = False  # the agent's health was seen once in this gen
     load: Load | None = None
     load_s: float = 0.0
     due_s: float = inf  # when it is looked at next
+    is_overdue: bool = False  # the lease ran out, and whether the agent is gone is being found out
+    is_gone: bool = False  # control and two sidecars saw so
+    held_until_s: float = -inf  # back, but not yet trusted (damping)
+    suspected_s: float = inf  # when this node's clock made it suspect
 
-    def renew(self, now_s: float) -> None:
-        self.renewed_s = max(self.renewed_s, now_s)
+    def renew(self, at_s: float) -> None:
+        """The owner was heard of at that time."""
+        self.heard_s = max(self.heard_s, at_s)
+        self.renewed_s = max(self.renewed_s, at_s)
 
     def runs(self, now_s: float, terms: Terms) -> bool:
         return now_s - self.renewed_s < terms.ttl_s
+
+    def is_heard(self, now_s: float, terms: Terms) -> bool:
+        """Does it run because the owner was heard of?"""
+        return now_s - self.heard_s < terms.ttl_s
 
 
 class Step(NamedTuple):

@@ -1,6 +1,7 @@
 import asyncio
 import io
 import json
+import random
 
 import pytest
 
@@ -20,7 +21,7 @@ class Node:
         self.out = io.StringIO()
         self.noted = 0
         table = PeerTable()
-        registry = Registry("local", Terms(), table, self.now)
+        registry = Registry("local", Terms(), table, self.now, random.Random(1))
         self.service = Service(registry, Feed(table, "e", {}), lambda: self.now, self.note, ControlLog(out=self.out))
 
     def note(self) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from reach_control.registry.declaration import entry_of, known_flags
 from reach_core.messages import RegisterRequest
-from reach_core.peer import Capability, Limits, Rank
+from reach_core.peer import Capability, Limits, Rank, owner_of
 from reach_core.problem import Problem
 
 
@@ -16,7 +16,7 @@ def test_what_is_declared_is_in_the_entry() -> None:
     entry = entry_of(declared, "local", 7, 2, Rank.UP)
     assert (entry.agent_id, entry.gen, entry.ver, entry.rank, entry.cluster) == ("a", 7, 2, Rank.UP, "local")
     assert (entry.version, entry.capabilities, entry.limits.queue) == ("1.4", capabilities, 0)
-    assert entry.flags == ("unfit",)
+    assert (entry.flags, entry.owner) == (("unfit",), owner_of("i"))
 
 
 def test_flags_are_sorted_and_known() -> None:
