@@ -1,16 +1,16 @@
 """Agents that go up and down again and again are kept out for a while.
 
-The first return after a suspicion is at once. Who falls again within FORGET_S is held suspect for COOL_DOWN_S after its
-return, then for twice as long each time, at most LONGEST_S. Quiet for FORGET_S, and everything is forgotten. It is by
-agent and not by registration: a process that dies and starts every minute flaps as well, though its new registration
-itself is taken at once (design, "Liveness": only a repeated up -> suspect).
+The first return after a suspicion is at once. Who falls again within FORGET cool-downs is held suspect for one
+cool-down after its return, then for twice as long each time, at most LONGEST of them. Quiet for FORGET, and all is
+forgotten. It is by agent and not by registration: a process that dies and starts every minute flaps as well, though its
+new registration itself is taken at once (design, "Liveness": only a repeated up -> suspect).
 """
 
 from typing import NamedTuple
 
 COOL_DOWN_S = 30.0
-LONGEST_S = 300.0
-FORGET_S = 600.0
+LONGEST = 10
+FORGET = 20
 MOST_AGENTS = 20_000
 
 
@@ -20,9 +20,10 @@ class _Falls(NamedTuple):
 
 
 class Damping:
-    """Remembers at most `MOST_AGENTS`, those that fell last."""
+    """Remembers at most `MOST_AGENTS`, those that fell last. `cool_down_s` as configured; 0: nobody is held."""
 
-    def __init__(self) -> None:
+    def __init__(self, cool_down_s: float = COOL_DOWN_S) -> None:
+        self._cool_down_s = cool_down_s
         self._falls: dict[str, _Falls] = {}  # by agent id, the longest quiet first
 
     def fell(self, agent_id: str, now_s: float) -> None:
@@ -45,7 +46,7 @@ class Damping:
         falls = self._falls.get(agent_id)
         if falls is None or falls.times < 2:
             return 0.0
-        return min(LONGEST_S, COOL_DOWN_S * 2.0 ** min(falls.times - 2, 16))
+        return self._cool_down_s * min(LONGEST, 2.0 ** min(falls.times - 2, 16))
 
     def __len__(self) -> int:
         return len(self._falls)
@@ -53,6 +54,6 @@ class Damping:
     def _forget(self, now_s: float) -> None:
         while self._falls:
             agent_id = next(iter(self._falls))
-            if now_s - self._falls[agent_id].last_s < FORGET_S:
+            if now_s - self._falls[agent_id].last_s < FORGET * self._cool_down_s:
                 return
             del self._falls[agent_id]

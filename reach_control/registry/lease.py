@@ -30,6 +30,7 @@ class Terms(NamedTuple):
     ttl_s: float = 30.0
     down_s: float = 60.0
     forget_s: float = 600.0
+    cooldown_s: float = 30.0
 
 
 @dataclass(slots=True)

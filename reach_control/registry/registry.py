@@ -9,7 +9,7 @@ Expiry can only be trusted while this node itself is awake and sees most agents:
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Registry:
     ) -> None:
         self.table = table
         self._ledger = Ledger(table, terms, sign)
-        self._silence = Silence(self._ledger, damping := Damping(), random, now.s)
+        self._silence = Silence(self._ledger, damping := Damping(terms.cooldown_s), random, now.s)
         self._ownership = Ownership(cluster, self._ledger, self._silence, damping)
         self._elsewhere = Elsewhere(self._ledger, self._silence, damping)
         self._reports = Reports()
@@ -91,6 +91,24 @@ class Registry:
     def looked(self, agent_id: str, gen: int, sighting: Sighting, now: Moment) -> list[Change]:
         """What a second look showed."""
         return self._silence.looked(agent_id, gen, sighting, now)
+
+    def resign(self, is_old: Callable[[Entry], bool], most: int, now: Moment) -> list[Change]:
+        """Sign anew, with a new `ver`, up to `most` entries of which `is_old` says that their key is to go, tombstones
+        included. Suspicions are left as they are: with a new `ver` nobody would contradict them."""
+        changes: list[Change] = []
+        for entry in list(self.table.entries(tombstones=True)):
+            if entry.rank in (Rank.SUSPECT, Rank.DOWN) or not is_old(entry):
+                continue
+            changes += self._ledger.write(msgspec.structs.replace(entry, ver=entry.ver + 1), now).changes
+            if len(changes) >= most:
+                break
+        return changes
+
+    def begin_anew(self) -> list[Change]:
+        """Forget everything: this node was away for so long that it must not tell what it knew."""
+        for agent_id in list(self._ledger.leases):
+            self._silence.end(agent_id)
+        return self.table.clear()
 
     def frozen(self, now: Moment) -> str | None:
         """Why expiry by the clock stands still, in a sentence; None if it does not."""

@@ -31,6 +31,20 @@ def test_how_long_one_is_held(falls_s: tuple[float, ...], now_s: float, hold_s: 
     assert after(*falls_s).hold_s("a", now_s) == hold_s
 
 
+def test_all_times_follow_the_cool_down_that_is_configured() -> None:
+    holds = []
+    damping = Damping(2.0)
+    for at_s in range(0, 70, 10):
+        damping.fell("a", at_s)
+        holds.append(damping.hold_s("a", at_s))
+    assert holds == [0, 2, 4, 8, 16, 20, 20]
+    assert damping.hold_s("a", 100) == 0
+    never = Damping(0.0)
+    for at_s in range(5):
+        never.fell("a", at_s)
+    assert never.hold_s("a", 5) == 0
+
+
 def test_the_quiet_time_begins_when_the_hold_is_over() -> None:
     damping = after(0, 100)
     damping.released("a", 150)

@@ -9,7 +9,7 @@ from harness.owners import Owners
 from reach_control.registry.lease import Terms
 from reach_control.registry.registry import Registry
 from reach_core.messages import Load
-from reach_core.peer import Capability, Rank, owner_of
+from reach_core.peer import Capability, Entry, Rank, owner_of
 from reach_core.problem import Problem
 from reach_core.table import PeerTable
 
@@ -257,6 +257,39 @@ def test_a_clock_that_went_back_does_not_register_what_nobody_would_see() -> Non
     assert world.registry.silent_s("a", world.at_s) is None, "no lease for what is not in the table"
     world.at_s += 3 * 86400
     assert world.register("a").gen > had
+
+
+def test_entries_of_a_key_that_is_to_go_are_signed_anew_suspicions_are_not(world: Owners) -> None:
+    for agent_id in ("a", "b", "c", "d"):
+        world.register(agent_id)
+    world.keep("a", "b")
+    world.leave("d")
+    world.run(31)
+    old = {entry.agent_id: entry for entry in world.registry.table.entries(tombstones=True)}
+
+    def is_old(entry: Entry) -> bool:
+        return entry is old[entry.agent_id]
+
+    anew = [world.registry.resign(is_old, 2, world.now) for _ in range(3)]
+    assert [len(changes) for changes in anew] == [2, 1, 0]
+    assert {one: world.entry(one).ver - old[one].ver for one in old} == {"a": 1, "b": 1, "c": 0, "d": 1}
+    assert (world.rank("c"), world.rank("d")) == ("suspect", "left")
+
+
+def test_one_that_was_away_too_long_forgets_everything_and_begins_anew(world: Owners) -> None:
+    for agent_id in ("a", "b"):
+        world.register(agent_id)
+    world.is_looking = False
+    world.run(31)
+    assert {change.after.agent_id for change in world.registry.begin_anew()} == {"a", "b"}
+    assert world.registry.renewals(0, world.now)[1] == []
+    world.run(100)
+    assert world.seen == []
+    with pytest.raises(Problem) as caught:
+        world.heartbeat("a")
+    assert caught.value.code == "register_again"
+    world.register("a")
+    assert world.rank("a") == "up"
 
 
 def test_the_heap_stays_small_however_often_agents_change(world: Owners) -> None:
