@@ -135,12 +135,6 @@ def _aliases(aliases: Mapping[str, list[str]]) -> Iterable[Fault]:
             owners.setdefault(plain, name)
 
 
-def without_effect(config: ControlConfig) -> list[str]:
-    """The keys that are set to something else than their default and have no effect in this version."""
-    names = ["peers"] if config.peers else []
-    return names + (["lease.cooldown"] if config.lease.cooldown != LeaseConfig().cooldown else [])
-
-
 def parse_control(text: str, file: str, env: Mapping[str, str]) -> ControlConfig:
     """The configuration in `text`, with the state directory filled in. Raises ConfigError with every complaint."""
     return complete(read_settings(text, ControlConfig, file=file, env=env, check=check), env)

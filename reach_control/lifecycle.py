@@ -11,6 +11,7 @@ import uvloop
 
 from reach_control.app import Control
 from reach_control.config import ControlConfig
+from reach_control.identity.keyfile import KeyFileError
 from reach_control.journal.snapshot import SnapshotError
 from reach_control.reload import reread
 from reach_os.ports import PortError
@@ -42,7 +43,7 @@ async def _serve(config: ControlConfig, ready_file: Path | None, on_ready: Calla
     watch = Watch(config_file)
     try:
         addresses = await control.start()
-    except (PortError, StateDirError, SnapshotError) as error:
+    except (PortError, StateDirError, SnapshotError, KeyFileError) as error:
         print(f"reach control: {error}", file=sys.stderr, flush=True)
         return FAILED
     try:

@@ -5,7 +5,6 @@ log, and takes effect with the next start.
 """
 
 import asyncio
-import secrets
 from pathlib import Path
 
 from reach_control.app import Control
@@ -31,7 +30,7 @@ async def reread(control: Control, file: Path | None) -> None:
     control.config, changed, left = adopt(control.config, wanted, LIVE)
     log.level = control.config.log.level
     if "aliases" in changed:
-        control.feed.rename(control.config.aliases, secrets.token_hex(8))
+        control.rename(control.config.aliases)
     log.event("info", "reload", detail=f"{file}: {', '.join(changed) or 'nothing'} changed.")
     if left:
         log.event("warn", "reload", detail=f"{file}: {', '.join(left)} cannot change while running: restart the node.")

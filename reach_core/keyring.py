@@ -69,8 +69,8 @@ class Signer:
 
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self._private.public_key().public_bytes_raw()
-        self._id = key_id(self.public)
+        self.key_id = key_id(self.public)
 
     def sign(self, entry: Entry) -> Entry:
         """The same entry with this key's signature."""
-        return with_signature(entry, self._id + self._private.sign(_PURPOSE + entry.encoded))
+        return with_signature(entry, self.key_id + self._private.sign(_PURPOSE + entry.encoded))

@@ -1,7 +1,8 @@
-"""The API for sidecars: register, heartbeat, leave, and the table by long-poll (messages:
-`reach_core/messages.py`).
+"""The API for sidecars: register, heartbeat, leave, the table whole or by long-poll, and what else holds mesh-wide
+(messages: `reach_core/messages.py`).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -24,14 +25,17 @@ from reach_core.units import parse_duration
 
 M = TypeVar("M", bound=Message)
 MAX_BODY = 16 * 1024
+SEND_S = 20.0
+LARGE = 256 * 1024  # bytes of an answer of which only so many are sent at a time
 
 
 class MeshApi:
     """Routes of the `api` listener."""
 
-    def __init__(self, service: Service, health: Health) -> None:
+    def __init__(self, service: Service, health: Health, info: Callable[[], bytes]) -> None:
         self._service = service
         self._health = health
+        self._info = info
 
     def routes(self) -> list[web.RouteDef]:
         service = self._service
@@ -40,8 +44,13 @@ class MeshApi:
             web.post("/v1/heartbeat", _endpoint(HeartbeatRequest, service.heartbeat)),
             web.post("/v1/leave", _endpoint(LeaveRequest, service.leave)),
             web.get("/v1/table", self._table),
+            web.get("/v1/mesh", self._mesh),
             *self._health.routes(),
         ]
+
+    async def _mesh(self, _: web.Request) -> web.Response:
+        self._service.counts["mesh"] += 1
+        return web.Response(body=self._info(), content_type=JSON)
 
     async def _table(self, request: web.Request) -> web.Response:
         """`?since=&epoch=&wait=`: the delta as soon as there is one, after `wait` at the latest (60 s)."""
@@ -54,8 +63,18 @@ class MeshApi:
                 "bad_request", f"The query is wrong ({error}). Ask like /v1/table?since=42&epoch=…&wait=25s."
             ) from None
         self._service.counts["table"] += 1
-        body = await self._service.feed.answer(since, query.get("epoch", ""), wait_s)
-        return web.Response(body=body, content_type=JSON)
+        feed = self._service.feed
+        body = await feed.answer(since, query.get("epoch", ""), wait_s)
+        answer = web.Response(body=body, content_type=JSON)
+        async with feed.sending(len(body) > LARGE):
+            try:
+                async with asyncio.timeout(SEND_S):
+                    await answer.prepare(request)
+                    await answer.write_eof()
+            except TimeoutError:  # it stopped reading, and others wait for its place
+                if request.transport is not None:
+                    request.transport.abort()
+        return answer
 
 
 def _endpoint(kind: type[M], serve: Callable[[M], Message]) -> Callable[[web.Request], Awaitable[web.Response]]:

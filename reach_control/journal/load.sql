@@ -1,1 +1,1 @@
-SELECT encoded, instance FROM entry WHERE expires_ms IS NULL OR expires_ms > :now_ms;
+SELECT encoded, signature FROM entry WHERE expires_ms IS NULL OR expires_ms > :now_ms;

@@ -6,16 +6,16 @@ entry.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reach_core.peer import Entry, decode_entry
+from reach_core.peer import Entry, decode_entry, with_signature
 
 if TYPE_CHECKING:
     import aiosqlite
 
-FORMAT = 1
+FORMAT = 2
 _SQL = Path(__file__).parent
 
 
@@ -24,10 +24,9 @@ class SnapshotError(Exception):
 
 
 class Noted(NamedTuple):
-    """What a former process had: entries, the owner's instance by agent id, and how many rows were unreadable."""
+    """What a former process had: entries with their signatures, and how many rows were unreadable."""
 
     entries: list[Entry]
-    instances: dict[str, str]
     unreadable: int
 
 
@@ -57,6 +56,8 @@ class Snapshot:
                 )
             if await self._first(db, "PRAGMA quick_check(1)") != "ok":
                 raise sqlite3.DatabaseError("quick_check found damage")
+            if found == 1:
+                await db.executescript((_SQL / "from_1.sql").read_text())
             await db.executescript((_SQL / "create.sql").read_text())
             await db.execute(f"PRAGMA user_version = {FORMAT}")
             rows = await db.execute_fetchall((_SQL / "load.sql").read_text(), {"now_ms": now_ms})
@@ -68,13 +69,13 @@ class Snapshot:
             raise
         return _read(rows)
 
-    async def save(self, entries: Iterable[Entry], instance_of: Callable[[str], str], now_ms: int) -> None:
+    async def save(self, entries: Iterable[Entry], now_ms: int) -> None:
         """Note these entries in one transaction, and drop tombstones whose time is over. Raises SnapshotError."""
         rows = [
             {
                 "agent_id": entry.agent_id,
                 "encoded": entry.encoded,
-                "instance": instance_of(entry.agent_id),
+                "signature": entry.signature,
                 "expires_ms": entry.expires_ms,
             }
             for entry in entries
@@ -92,6 +93,15 @@ class Snapshot:
                 if db.in_transaction:
                     await db.execute("ROLLBACK")
                 raise
+        except sqlite3.Error as error:
+            raise SnapshotError(self._sentence(error)) from error
+
+    async def clear(self) -> None:
+        """Forget everything: what is noted from now on is all there is. Raises SnapshotError."""
+        if self._db is None:
+            raise SnapshotError(f"{self.path} is closed.")
+        try:
+            await self._db.execute("DELETE FROM entry")
         except sqlite3.Error as error:
             raise SnapshotError(self._sentence(error)) from error
 
@@ -122,14 +132,12 @@ class Snapshot:
 
 
 def _read(rows: Iterable[sqlite3.Row]) -> Noted:
-    noted = Noted([], {}, 0)
-    unreadable = 0
-    for encoded, instance in rows:
+    entries, unreadable = [], 0
+    for encoded, signature in rows:
         try:
             entry = decode_entry(bytes(encoded))
         except (ValueError, TypeError):
             unreadable += 1
             continue
-        noted.entries.append(entry)
-        noted.instances[entry.agent_id] = str(instance)
-    return noted._replace(unreadable=unreadable)
+        entries.append(with_signature(entry, bytes(signature)) if signature else entry)
+    return Noted(entries, unreadable)

@@ -7,13 +7,18 @@ a reader gets the whole table.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from reach_core.messages import encode_table
+from reach_core.problem import Problem
 from reach_core.table import PeerTable
 
 MAX_WAIT_S = 60.0
 FULL_WAIT_S = 1.0
+MOST_WHOLE = 16
+WHOLE_WAIT_S = 5.0
+"""After a start all ask for the whole table: so many get it at a time, the others wait so long and then come again."""
 
 
 class Feed:
@@ -27,6 +32,7 @@ class Feed:
         self._aliases = dict(aliases)
         self._news = asyncio.Event()
         self._closed = False
+        self._wholes = asyncio.Semaphore(MOST_WHOLE)
         self._answers: dict[int | None, bytes] = {}  # by `since`, None for the whole table; of `visible`
 
     def publish(self, seq: int) -> None:
@@ -58,6 +64,23 @@ class Feed:
                 return self._delta(since)
         await self._catch_up()
         return self._whole()
+
+    @asynccontextmanager
+    async def sending(self, is_large: bool) -> AsyncIterator[None]:
+        """While an answer is sent. Raises Problem when there are too many large ones for too long."""
+        if not is_large:
+            yield
+            return
+        try:
+            async with asyncio.timeout(WHOLE_WAIT_S):
+                await self._wholes.acquire()
+        except TimeoutError:
+            raise Problem("backpressure", "Many sidecars load the whole table now. Come again in a few seconds.",
+                          retry_after_s=3) from None
+        try:
+            yield
+        finally:
+            self._wholes.release()
 
     async def _catch_up(self) -> None:
         """A whole table has no gaps: what is being written comes first, unless the disk hangs."""

@@ -22,7 +22,6 @@ class Keeper:
         self,
         table: PeerTable,
         snapshot: Snapshot,
-        instance_of: Callable[[str], str],
         publish: Callable[[int], None],
         now_ms: Callable[[], int],
         log: ControlLog,
@@ -31,15 +30,20 @@ class Keeper:
         self.batches = 0
         self._table = table
         self._snapshot = snapshot
-        self._instance_of = instance_of
         self._publish = publish
         self._now_ms = now_ms
         self._log = log
         self._saved = table.seq
         self._due = asyncio.Event()
         self._stopping = False
+        self._is_cleared = False
 
     def note(self) -> None:
+        self._due.set()
+
+    def begin_anew(self) -> None:
+        """The table was emptied: nothing of what is on disk may come back."""
+        self._is_cleared = True
         self._due.set()
 
     def stop(self) -> None:
@@ -62,11 +66,14 @@ class Keeper:
 
     async def flush(self) -> None:
         seq = self._table.seq
-        entries = self._table.delta_since(self._saved, seq) or []
-        if not entries:
+        entries = self._table.delta_since(0 if self._is_cleared else self._saved, seq) or []
+        if not entries and not self._is_cleared:
             return
         try:
-            await self._snapshot.save(entries, self._instance_of, self._now_ms())
+            if self._is_cleared:
+                await self._snapshot.clear()
+                self._is_cleared = False
+            await self._snapshot.save(entries, self._now_ms())
         except SnapshotError as error:
             if self.problem is None:
                 self._log.event("error", "snapshot", detail=str(error))

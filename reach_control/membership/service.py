@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from reach_control.membership.feed import Feed
 from reach_control.registry.lease import Moment
-from reach_control.registry.look import NOBODY
+from reach_control.registry.look import NOBODY, Look, Sighting
 from reach_control.registry.registry import Registry
+from reach_control.registry.reports import Probe
 from reach_control.telemetry.log import ControlLog
 from reach_core.messages import (
     HeartbeatAnswer,
@@ -18,6 +19,7 @@ from reach_core.messages import (
     RegisterAnswer,
     RegisterRequest,
 )
+from reach_core.peer import Entry
 from reach_core.problem import Problem
 from reach_core.table import Change
 
@@ -25,8 +27,10 @@ MIN_TICK_S = 0.01
 
 
 class Service:
-    """`counts`: requests by kind, `refused`: by problem code. `changed` is called after each change of the
-    table.
+    """`counts`: requests by kind, `refused`: by problem code. `changed` is called after each change of the table.
+
+    `on_look` and `on_probe` make second looks and health checks; `looked` takes the answers of the former. Without
+    anybody who looks, silence alone decides.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Service:
         clock: Callable[[], Moment],
         changed: Callable[[], None],
         log: ControlLog,
+        info_version: Callable[[], int] = lambda: 0,
     ) -> None:
         self.registry = registry
         self.feed = feed
@@ -43,8 +48,12 @@ class Service:
         self.counts: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.changes = 0
+        self.on_look: Callable[[Look], None] = self._nobody_looks
+        self.on_probe: Callable[[Probe], None] = _ignore
         self._changed = changed
         self._log = log
+        self._info_version = info_version
+        self._was_frozen: str | None = None
 
     def register(self, request: RegisterRequest) -> RegisterAnswer:
         """Raises Problem."""
@@ -54,7 +63,7 @@ class Service:
         except Problem as problem:
             self._refuse("register", request.agent_id, problem)
             raise
-        self._apply(changes)
+        self.apply(changes)
         terms = self.registry.terms
         return RegisterAnswer(
             status="registered",
@@ -66,6 +75,8 @@ class Service:
             heartbeat_s=terms.heartbeat_s,
             epoch=self.feed.epoch,
             seq=self.registry.table.seq,
+            info=self._info_version(),
+            hash=self.registry.table.hash,
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -77,7 +88,7 @@ class Service:
         except Problem as problem:
             self._refuse("heartbeat", request.agent_id, problem)
             raise
-        self._apply(changes)
+        self.apply(changes)
         loads: dict[str, Load] = {}
         for agent_id in request.ask:
             load = self.registry.load_of(agent_id, now.s)
@@ -91,6 +102,8 @@ class Service:
             lease_ttl_s=self.registry.terms.ttl_s,
             epoch=self.feed.epoch,
             seq=self.registry.table.seq,
+            info=self._info_version(),
+            hash=self.registry.table.hash,
             loads=loads,
         )
 
@@ -102,7 +115,7 @@ class Service:
         except Problem as problem:
             self._refuse("leave", request.agent_id, problem)
             raise
-        self._apply(changes)
+        self.apply(changes)
         return LeaveAnswer(status="left", agent_id=request.agent_id)
 
     async def watch_time(self) -> None:
@@ -112,18 +125,46 @@ class Service:
             tick = self.registry.tick(now)
             if self.registry.stalls > stalls:
                 self._log.event("warn", "stalled", detail="This node stood still; all leases got that time added.")
-            for look in tick.looks:  # nobody looks yet: silence alone decides
-                tick.changes.extend(self.registry.looked(look.agent_id, look.gen, NOBODY, now))
-            self._apply(tick.changes)
+            for look in tick.looks:
+                self.on_look(look)
+            for probe in tick.probes:
+                self.on_probe(probe)
+            self._tell_whether_frozen(now)
+            self.apply(tick.changes)
             await asyncio.sleep(max(MIN_TICK_S, tick.next_s))
 
-    def _apply(self, changes: list[Change]) -> None:
+    def looked(self, look: Look, sighting: Sighting) -> None:
+        """What a second look showed."""
+        self.apply(self.registry.looked(look.agent_id, look.gen, sighting, self.clock()))
+
+    def meet(self, entries: list[Entry]) -> None:
+        """Verified entries from elsewhere."""
+        self.apply(self.registry.meet(entries, self.clock()))
+
+    def apply(self, changes: list[Change]) -> None:
+        """These changes were made in the table: log them, note them, tell them."""
         if changes:
             self.changes += len(changes)
             self._log.changes(changes)
             self._changed()
 
+    def _nobody_looks(self, look: Look) -> None:
+        self.looked(look, NOBODY)
+
+    def _tell_whether_frozen(self, now: Moment) -> None:
+        frozen = self.registry.frozen(now)
+        if (frozen is None) != (self._was_frozen is None):
+            if frozen is not None:
+                self._log.event("warn", "frozen", detail=f"Nobody expires by the clock for now. {frozen}")
+            else:
+                self._log.event("info", "frozen", detail="Agents expire by the clock again.")
+        self._was_frozen = frozen
+
     def _refuse(self, event: str, agent_id: str, problem: Problem) -> None:
         self.refused[problem.code] += 1
         level = "info" if problem.code == "register_again" else "warn"
         self._log.event(level, event, agent_id, f"refused ({problem.code}): {problem.detail}")
+
+
+def _ignore(_: object) -> None:
+    pass

@@ -1,14 +1,31 @@
 """Figures of a control node for Prometheus: gathered when asked for, plain ints until then."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
+class Node(Protocol):
+    """What is shown of another control node."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def reachable(self) -> bool: ...
+
+    @property
+    def behind_s(self) -> float: ...
+
+
 class Figures(NamedTuple):
-    """A moment's numbers. Keys of `agents`: status labels; `requests`: kinds; `refused`: problem codes."""
+    """A moment's numbers. Keys of `agents`: status labels; `requests`: kinds; `refused`: problem codes; `looks`: what
+    was seen; `seeds`: what became of datagrams; `comparisons`: what came of tables compared."""
 
     agents: Mapping[str, int]
     tombstones: int
@@ -19,6 +36,11 @@ class Figures(NamedTuple):
     waiting: int
     stalls: int
     snapshot_ok: bool
+    looks: Mapping[str, int] = {}
+    seeds: Mapping[str, int] = {}
+    comparisons: Mapping[str, int] = {}
+    nodes: Sequence["Node"] = ()
+    frozen: bool = False
 
 
 def exposition(figures: Figures) -> tuple[bytes, str]:
@@ -48,6 +70,9 @@ class _Collector:
             ("requests", "Requests of sidecars, by kind.", "kind", now.requests),
             ("refused", "Requests refused, by problem code.", "code", now.refused),
             ("entries_refused", "Entries not taken into the table, by reason.", "reason", now.entries_refused),
+            ("looks", "Second looks and health checks asked for, by what was seen.", "seen", now.looks),
+            ("seeds", "Changes told to sidecars: datagrams, bytes, and what became of them.", "event", now.seeds),
+            ("comparisons", "Comparisons of tables, and the entries they brought.", "event", now.comparisons),
         ):
             family = CounterMetricFamily(f"reach_control_{name}", text, labels=[label])
             for key, count in sorted(counts.items()):
@@ -57,3 +82,13 @@ class _Collector:
         yield GaugeMetricFamily("reach_control_waiting", "Sidecars that wait for a change.", now.waiting)
         yield CounterMetricFamily("reach_control_stalls", "Times this node itself stood still over 5 s.", now.stalls)
         yield GaugeMetricFamily("reach_control_snapshot_ok", "1 if the table is on disk.", int(now.snapshot_ok))
+        yield GaugeMetricFamily("reach_control_frozen", "1 while nobody expires by the clock.", int(now.frozen))
+        reachable = GaugeMetricFamily("reach_control_node_reachable", "Other control nodes: 1 if it answers.",
+                                      labels=["node"])
+        behind = GaugeMetricFamily("reach_control_node_behind_seconds", "How long one lacks some of our changes.",
+                                   labels=["node"])
+        for node in now.nodes:
+            reachable.add_metric([node.url or node.id], int(node.reachable))
+            behind.add_metric([node.url or node.id], node.behind_s)
+        yield reachable
+        yield behind

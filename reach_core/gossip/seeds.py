@@ -129,19 +129,22 @@ class Seeds:
         if target.tries < len(RESEND_S):
             target.due_s = now_s + RESEND_S[target.tries]
             sends.append((target.address, batch.datagram))
-        elif target.tries == len(RESEND_S):
+        elif target.tries == len(RESEND_S) and batch.entries:
             target.due_s = now_s + PUSH_TIMEOUT_S
             pushes.append(Push(number, agent_id, target.address, batch.entries))
-        else:  # nobody said what became of the push
+        else:  # nobody said what became of the push, or there was nothing to push but a version
             self.failed(number, agent_id, now_s)
             return
         target.tries += 1
 
     def _begin(self, datagram: Datagram, entries: tuple[Entry, ...], now_s: float) -> None:
         batch = _Batch(datagram, entries)
-        if len(entries) == 1:
-            batch.tried.add(entries[0].agent_id)  # who it is about hears it from control anyway
+        subject = entries[0].agent_id if len(entries) == 1 else ""
+        batch.tried.add(subject)  # others first: it knows of itself, and if it is gone it cannot tell anybody
         self._choose(batch, self._fan_out, now_s)
+        batch.tried.discard(subject)
+        if len(batch.targets) < self._fan_out:
+            self._choose(batch, self._fan_out - len(batch.targets), now_s)
         if batch.targets:
             self._batches[self._next] = batch
             self._next += 1

@@ -80,13 +80,9 @@ class Target:
         self._read(call)
         if destination.kind == "capability":
             call.capability = normalise(destination.name)
-        try:
-            call.offers = self._find(call)
-        except Problem:
-            if self._first_table.synced.is_set():
-                raise
+        if not self._first_table.synced.is_set():
             await self._wait_for_table(call)
-            call.offers = self._find(call)
+        call.offers = self._find(call)
         call.path = destination.path
         request = call.request
         place = self._view.key_place(call.offers)
@@ -107,11 +103,12 @@ class Target:
         return await self._inner(call)
 
     async def _wait_for_table(self, call: Call) -> None:
-        """Nobody is known yet, which does not mean that nobody is there. Raises Problem where no table comes."""
+        """Nobody is known yet, or only those that peers have told of meanwhile, which does not mean that nobody else
+        is there. Raises Problem where no table comes and nobody is known."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(min(call.deadline, self._loop.time() + TABLE_WAIT_S)):
                 await self._first_table.synced.wait()
-        if not self._first_table.synced.is_set():
+        if not self._first_table.synced.is_set() and not len(self._view):
             raise Problem("no_agent_available", self._first_table.missing_table)
 
     def _read(self, call: Call) -> None:

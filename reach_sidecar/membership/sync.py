@@ -59,6 +59,7 @@ class TableSync:
         self._drop = drop
         self._prepare = prepare
         self._rests = False
+        self._one_more = False  # poll: what changed before gossip knew of us
         self._turned = asyncio.Event()
         self._lease_ttl_s = lease_ttl_s
         self._log = log
@@ -77,7 +78,7 @@ class TableSync:
     def rest(self, rests: bool) -> None:
         """Gossip keeps the table up to date from now on, or does so no longer."""
         if rests != self._rests:
-            self._rests = rests
+            self._rests = self._one_more = rests
             self._forgotten = {}  # others have it: a comparison will tell control
             turned, self._turned = self._turned, asyncio.Event()
             turned.set()
@@ -91,13 +92,15 @@ class TableSync:
     async def run(self) -> None:
         backoff = Backoff()
         while True:
-            if self._rests and self.fresh_at is not None:
+            if self._rests and self.fresh_at is not None and not self._one_more:
                 await self._turned.wait()
                 continue
             asked = self._controls.url or ""
             try:
+                is_last = self._one_more
                 answer = await self._poll()
                 await self._take(answer)
+                self._one_more = self._one_more and not is_last
             except Moved:
                 continue
             except Unreachable:
@@ -115,7 +118,8 @@ class TableSync:
 
     async def _poll(self) -> TableAnswer:
         epoch, seq = self.place
-        wait_s = 0.0 if self.fresh_at is None else WAIT_S  # nothing, or only what the disk had: answer at once
+        # nothing, or only what the disk had, or asked for the last time: answer at once
+        wait_s = 0.0 if self.fresh_at is None or self._one_more else WAIT_S
         if self._prepare is not None:
             await self._prepare()
         moved = asyncio.create_task(self._controls.moved.wait())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness.settings import complaint_at_mark
 
-from reach_control.config import ControlConfig, complete, load_control, parse_control, without_effect
+from reach_control.config import ControlConfig, complete, load_control, parse_control
 from reach_core.settings.complaint import ConfigError
 
 # ▸ stands before the character that the complaint must point at.
@@ -62,9 +62,3 @@ def test_files(tmp_path: Path) -> None:
     for path, fragment in ((tmp_path / "none", "no such file"), (tmp_path, "a directory"), ("a\0b", "not the name")):
         with pytest.raises(ConfigError, match=fragment):
             load_control(path, {})
-
-
-def test_what_has_no_effect_yet_is_named() -> None:
-    assert without_effect(parse_control("{}", "f", {})) == []
-    text = "peers: ['http://127.0.0.1:7090']\nlease: {heartbeat: 1s, cooldown: 1s}"
-    assert without_effect(parse_control(text, "f", {})) == ["peers", "lease.cooldown"]

@@ -17,7 +17,7 @@ async def test_not_ready_says_why(node) -> None:
     assert (answer.status, answer.json["status"]) == (503, "not_ready")
     assert "starting or stopping" in answer.json["detail"]
     node.control._is_ready = True
-    node.control._watching.cancel()
+    next(task for task in node.control._tasks if task.get_name() == "lease watch").cancel()
     answer = await node.call("GET", f"{node.api}/readyz")
     while answer.status == 200:
         answer = await node.call("GET", f"{node.api}/readyz")

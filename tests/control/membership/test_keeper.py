@@ -1,6 +1,6 @@
 import asyncio
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from reach_control.journal.snapshot import Snapshot, SnapshotError
@@ -25,7 +25,7 @@ class Disk(Snapshot):
         self.saved: list[list[str]] = []
         self.broken = False
 
-    async def save(self, entries: Iterable[Entry], instance_of: Callable[[str], str], now_ms: int) -> None:
+    async def save(self, entries: Iterable[Entry], now_ms: int) -> None:
         await asyncio.sleep(0)
         if self.broken:
             raise SnapshotError("The disk is full.")
@@ -39,7 +39,7 @@ class Bench:
         self.published: list[int] = []
         self.out = io.StringIO()
         self.keeper = Keeper(
-            self.table, self.disk, str, self.published.append, lambda: NOW_MS, ControlLog(out=self.out)
+            self.table, self.disk, self.published.append, lambda: NOW_MS, ControlLog(out=self.out)
         )
 
     def change(self, *entries: Entry) -> None:

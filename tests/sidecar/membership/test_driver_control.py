@@ -8,6 +8,8 @@ from harness.process import Process
 
 from reach_core.peer import Capability, Rank
 from reach_core.table import PeerTable
+from reach_os.datagrams import DatagramSocket
+from reach_os.ports import address_of, listen_pair
 from reach_sidecar.membership.driver import Membership
 from reach_sidecar.membership.local import LocalAgent
 
@@ -19,20 +21,24 @@ class Member:
         self.local = LocalAgent(agent_id, address="http://127.0.0.1:9001", declared=(Capability(name="echo"),),
                                 **fields)
         self.table = PeerTable()
-        self.membership = Membership(urls, self.local, self.table, lambda: "127.0.0.1:7071", lambda changes: None,
-                                     log, folder / agent_id)
+        stream, self._bound = listen_pair("127.0.0.1", 0)
+        stream.close()  # nobody answers second looks
+        self.membership = Membership(urls, self.local, self.table, lambda: address_of(self._bound),
+                                     lambda changes: None, log, folder / agent_id)
+        self._datagrams = DatagramSocket(self._bound, self.membership.spread.received)
 
     def rank(self, agent_id):
         entry = self.table.get(agent_id)
         return None if entry is None else entry.rank
 
     async def __aenter__(self):
-        await self.membership.start()
+        await self.membership.start(self._datagrams)
         await asyncio.wait_for(self.membership.synced.wait(), 10)
         return self
 
     async def __aexit__(self, *_):
         await self.membership.stop(leave=False)
+        self._datagrams.close()
 
 
 def url_of(control: Process) -> str:

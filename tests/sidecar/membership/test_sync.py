@@ -119,6 +119,8 @@ async def test_while_gossip_brings_the_changes_nobody_polls(control, log, until)
     async with syncing(log, control.url) as sync:
         sync.rest(True)  # before the first table: that is asked for all the same
         await asyncio.wait_for(sync.synced.wait(), 5)
+        await until(lambda: control.polls)
+        await asyncio.sleep(0.05)
         polls = len(control.polls)
         control.put("unheard")
         await asyncio.sleep(0.1)
@@ -144,6 +146,7 @@ async def test_a_table_that_is_no_good_is_asked_for_anew(control, log, until):
         sync.begin_again()
         await until(lambda: sync._table.get("a"), 1)
         assert len(wholes) == 2
+        assert sync._table.get("a")
 
 
 async def test_control_may_come_late(control, log, until):

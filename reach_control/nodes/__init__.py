@@ -1,0 +1,1 @@
+"""The other control nodes: telling them, being told, comparing tables."""
