@@ -28,7 +28,7 @@ HEARD_EVERY_MS = 3600 * 1000  # how exactly it is noted when another node last n
 
 
 class NodeKeys:
-    """`node` is this node's id. `changed` is set when there is something new to save and to tell."""
+    """`node` is this node's id. After a change that is new, the caller saves, and tells what is told of the mesh."""
 
     def __init__(self, path: Path, now_ms: int) -> None:
         """Reads `path`, or makes new keys there. Raises KeyFileError."""
@@ -79,6 +79,10 @@ class NodeKeys:
             self._mesh_keys, self._mesh_keys_of = MeshKeys(*self.mesh_keys(now_ms)), wanted
         return self._mesh_keys
 
+    def is_older(self, secret: bytes, made_ms: int) -> bool:
+        """Would that one hold instead of this node's?"""
+        return len(secret) == 32 and (made_ms, secret) < (self._file.made_ms, self._file.secret)
+
     def good_ids(self, now_ms: int) -> frozenset[bytes]:
         """Of the keys that are to stay: what is signed with another one is to be signed anew."""
         others = (one.public for one in self._file.others if now_ms - one.heard_ms < RETIRE_MS)
@@ -106,7 +110,7 @@ class NodeKeys:
 
     def adopt(self, secret: bytes, made_ms: int) -> bool:
         """Another node has this secret: of two the older holds."""
-        if len(secret) != 32 or (made_ms, secret) >= (self._file.made_ms, self._file.secret):
+        if not self.is_older(secret, made_ms):
             return False
         self._change(secret=secret, made_ms=made_ms)
         return True

@@ -1,7 +1,6 @@
 """One loop for each other control node: tell it what changed, hear where it stands, compare when the two differ."""
 
 import asyncio
-import time
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -9,12 +8,14 @@ import msgspec
 
 from reach_control.identity.keys import NodeKeys
 from reach_control.membership.client import Client, Unanswered
+from reach_control.nodes.confirm import Confirmation
 from reach_control.nodes.tables import Tables
 from reach_control.registry.exchange import Exchange
 from reach_control.registry.lease import Moment
 from reach_control.telemetry.log import ControlLog
 from reach_core.gossip.compare import CompareError
 from reach_core.messages import NodeAnswer, NodePush
+from reach_core.problem import Problem
 from reach_core.table import Change
 
 MIN_WAIT_S = 0.01
@@ -36,6 +37,7 @@ class Nodes:
         self._apply = apply
         self._learned = learned
         self._log = log
+        self._confirmation = Confirmation(self._urls, keys, client, log)
         self._stirred = {url: asyncio.Event() for url in self._urls}
         self._troubles: dict[str, str] = {}
         self._comparing: dict[str, asyncio.Task[None]] = {}
@@ -60,10 +62,13 @@ class Nodes:
             task.cancel()
         await asyncio.gather(*self._comparing.values(), return_exceptions=True)
 
-    def receive(self, push: NodePush) -> NodeAnswer:
-        """Another node tells."""
-        if push.node != self._keys.node:
-            self._learn(push)
+    async def receive(self, push: NodePush) -> NodeAnswer:
+        """Another node tells. Raises Problem where none is expected to."""
+        if not self._urls:
+            raise Problem("not_allowed", "This control node has no `peers`, so it takes nothing from other nodes. "
+                          "Write the URL of the node that tells into `peers` of this one's configuration.")
+        if push.node != self._keys.node and await self._confirmation.learn(push, self._clock().ms):
+            self._learned()
         answer, changes = self.exchange.receive(push, self._clock())
         self._apply(changes)
         return answer
@@ -132,15 +137,6 @@ class Nodes:
             self._log.event("info", "compare", detail=f"Tables could not be compared with {url}: {error}.")
         finally:
             self.exchange.compared(url, is_same, self._clock())
-
-    def _learn(self, push: NodePush) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        is_new = self._keys.learn(push.keys, now_ms)
-        if self._keys.adopt(push.secret, push.made_ms):
-            is_new = True
-            self._log.event("info", "secret", detail=f"The mesh's secret of {push.node} is older, so it holds.")
-        if is_new:
-            self._learned()
 
     def _say(self, url: str, trouble: str) -> None:
         """Each turn once, not each failure."""

@@ -14,7 +14,7 @@ RANKS: tuple[tuple[int, str], ...] = (
     (2, r"reach_sidecar\.(http1|journal|telemetry)(\..*)?|reach_control\.(journal|telemetry)(\..*)?"),
     (2, r"reach_control\.snapshot"),
     (3, r"reach_sidecar\.(membership|forward|tasks|events)(\..*)?"),
-    (3, r"reach_control\.(membership|identity|bus)(\..*)?"),
+    (3, r"reach_control\.(membership|identity|spread|nodes|bus)(\..*)?"),
     (4, r"reach_sidecar\.listen(\..*)?|reach_control\.(api|dashboard)(\..*)?"),
     (5, r"reach_sidecar\.app|reach_control\.app"),
     (6, r"reach_sidecar\.(lifecycle|reload)|reach_control\.(lifecycle|reload)"),
