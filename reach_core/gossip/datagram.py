@@ -1,7 +1,9 @@
 """What fits into one datagram: news (whole entries, or hints of those that are too large) and acknowledgements.
 
 At most 1,200 bytes on the wire, so that no path cuts it into fragments; MessagePack, because entries are bytes already
-and base64 would cost a third. Every field is bounded, and a datagram that is too long is refused before it is read.
+and base64 would cost a third. Every field is bounded, and a datagram that is too long is refused before it is read: so
+reading one costs little, whatever it holds. Fields of a later version are skipped, a datagram of an unknown kind is
+refused.
 """
 
 from collections.abc import Sequence
@@ -17,11 +19,12 @@ MAX_PLAIN = MAX_DATAGRAM - OVERHEAD
 NEWS, ACK = 0, 1
 MAX_NEWS = 64
 
-_FRAME = 32  # array heads, kind, number, notice: each at its longest
+_FRAME = 28  # the heads of arrays and of the sender, kind, number, notice: each at its longest
 _HEAD_OF_BIN = 3
-_HINT = 1 + 2 + 9 + 9 + 1 + 2 + DIGEST_BYTES
+_HINT = 1 + 2 + 9 + 9 + 2 + 2 + DIGEST_BYTES  # the same, without the id's characters
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+Known = Annotated[int, msgspec.Meta(ge=NEWS, le=ACK)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 Packed = Annotated[bytes, msgspec.Meta(max_length=MAX_PLAIN)]
 
@@ -49,7 +52,7 @@ class Datagram(msgspec.Struct, frozen=True, array_like=True):
     """`kind` is NEWS or ACK; `sender` an agent's id or a control node's. A `number` above 0 wants an acknowledgement
     that names it. `notice` is the newest version of what holds mesh-wide (MeshInfo) that the sender knows of."""
 
-    kind: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    kind: Known
     sender: Id
     number: Count = 0
     notice: Count = 0
@@ -76,6 +79,11 @@ def decode(data: bytes) -> Datagram:
         raise DatagramError(str(error)) from None
 
 
+def room_for(sender: str) -> int:
+    """Bytes that entries and hints may take in a datagram of `sender`."""
+    return MAX_PLAIN - _FRAME - len(sender.encode())
+
+
 def hint_of(entry: Entry) -> Hint:
     """What is said of an entry that does not fit."""
     return Hint(entry.agent_id, *entry.order)
@@ -83,14 +91,16 @@ def hint_of(entry: Entry) -> Hint:
 
 def pack(entries: Sequence[Entry], sender: str, notice: int, number: int = 0) -> tuple[Datagram, int]:
     """News of as many of `entries`, from the front, as fit; how many those are (at least one, if there is any)."""
-    room = MAX_PLAIN - _FRAME - len(sender)
+    most = room = room_for(sender)
     whole: list[bytes] = []
     hints: list[Hint] = []
     taken = 0
     for entry in entries[:MAX_NEWS]:
         packed = pack_entry(entry)
-        fits_alone = len(packed) + _HEAD_OF_BIN <= MAX_PLAIN - _FRAME - len(sender)
-        size = len(packed) + _HEAD_OF_BIN if fits_alone else _HINT + len(entry.agent_id)
+        size = len(packed) + _HEAD_OF_BIN
+        fits_alone = size <= most
+        if not fits_alone:
+            size = _HINT + len(entry.agent_id)
         if size > room:
             break
         room -= size
