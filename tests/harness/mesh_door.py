@@ -1,19 +1,20 @@
 """The mesh door of a sidecar that answers control's questions as it is told to, on a real socket."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 from reach_core.messages import Hello, LookAnswer, LookRequest, Message, ProbeAnswer, decode, encode
-from reach_os.ports import address_of, listen
+from reach_os.ports import address_of, listen_pair
 
 
 class MeshDoor:
     """`address` is `host:port`. `name`: who it says it is; `sees`: what it says of agents it is sent to look at;
     `is_fit`: what its health check finds. A `silent` one takes connections and never answers; `status` and `gossip` are
-    what `/v1/gossip` answers with. `asked` are the paths it was asked for, `looked_at` who it was sent to look at."""
+    what `/v1/gossip` answers with. `datagrams` is the UDP socket of the same address, for who wants to hear there. `asked` are the paths it was asked for, `looked_at` who it was sent to look at."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,6 +29,7 @@ class MeshDoor:
         self.asked: list[str] = []
         self.looked_at: list[LookRequest] = []
         self.headers: list[dict[str, str]] = []
+        self.datagrams: socket.socket | None = None
         self._released = asyncio.Event()
 
     @asynccontextmanager
@@ -39,13 +41,14 @@ class MeshDoor:
         ])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
-        taken = listen("127.0.0.1", 0)
+        taken, self.datagrams = listen_pair("127.0.0.1", 0)
         await web.SockSite(runner, taken).start()
         self.address = address_of(taken)
         try:
             yield self
         finally:
             self._released.set()
+            self.datagrams.close()
             await runner.cleanup()
 
     async def _answer(self, request: web.Request, message: Message) -> web.Response:
