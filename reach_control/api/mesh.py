@@ -64,17 +64,25 @@ class MeshApi:
             ) from None
         self._service.counts["table"] += 1
         feed = self._service.feed
-        body = await feed.answer(since, query.get("epoch", ""), wait_s)
-        answer = web.Response(body=body, content_type=JSON)
-        async with feed.sending(len(body) > LARGE):
-            try:
-                async with asyncio.timeout(SEND_S):
-                    await answer.prepare(request)
-                    await answer.write_eof()
-            except TimeoutError:  # it stopped reading, and others wait for its place
-                if request.transport is not None:
-                    request.transport.abort()
+        epoch = query.get("epoch", "")
+        is_whole = not feed.is_reader(since, epoch)
+        async with feed.place(is_whole):  # before it is made: many that wait to be sent would fill the memory
+            body = await feed.answer(since, epoch, wait_s)
+            answer = web.Response(body=body, content_type=JSON)
+            async with feed.place(not is_whole and len(body) > LARGE):
+                await _send(answer, request)
         return answer
+
+
+async def _send(answer: web.Response, request: web.Request) -> None:
+    """To the end, so that it is known when the place is free; who does not read loses the connection."""
+    try:
+        async with asyncio.timeout(SEND_S):
+            await answer.prepare(request)
+            await answer.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
 
 
 def _endpoint(kind: type[M], serve: Callable[[M], Message]) -> Callable[[web.Request], Awaitable[web.Response]]:

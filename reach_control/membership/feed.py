@@ -32,7 +32,7 @@ class Feed:
         self._aliases = dict(aliases)
         self._news = asyncio.Event()
         self._closed = False
-        self._wholes = asyncio.Semaphore(MOST_WHOLE)
+        self._places = asyncio.Semaphore(MOST_WHOLE)
         self._answers: dict[int | None, bytes] = {}  # by `since`, None for the whole table; of `visible`
 
     def publish(self, seq: int) -> None:
@@ -57,7 +57,7 @@ class Feed:
         """A TableAnswer: the delta after `since`, after `wait_s` seconds at the latest; the whole table for
         strangers.
         """
-        if epoch == self.epoch and 0 <= since <= self.visible:
+        if self.is_reader(since, epoch):
             if since == self.visible:
                 await self._wait(min(wait_s, MAX_WAIT_S))
             if epoch == self.epoch:
@@ -65,22 +65,26 @@ class Feed:
         await self._catch_up()
         return self._whole()
 
+    def is_reader(self, since: int, epoch: str) -> bool:
+        """Has it seen this table before? Then it gets what changed, and anybody else the whole table."""
+        return epoch == self.epoch and 0 <= since <= self.visible
+
     @asynccontextmanager
-    async def sending(self, is_large: bool) -> AsyncIterator[None]:
-        """While an answer is sent. Raises Problem when there are too many large ones for too long."""
+    async def place(self, is_large: bool) -> AsyncIterator[None]:
+        """While a large answer is made and sent. Raises Problem when there are too many of them for too long."""
         if not is_large:
             yield
             return
         try:
             async with asyncio.timeout(WHOLE_WAIT_S):
-                await self._wholes.acquire()
+                await self._places.acquire()
         except TimeoutError:
             raise Problem("backpressure", "Many sidecars load the whole table now. Come again in a few seconds.",
                           retry_after_s=3) from None
         try:
             yield
         finally:
-            self._wholes.release()
+            self._places.release()
 
     async def _catch_up(self) -> None:
         """A whole table has no gaps: what is being written comes first, unless the disk hangs."""

@@ -1,3 +1,5 @@
+import asyncio
+
 from reach_control.api.admin import peer_document
 from reach_core.peer import Entry, Rank
 
@@ -26,6 +28,20 @@ async def test_the_state_of_the_node(node) -> None:
     assert status["ready"] is True
     assert status["lease"]["ttl"] == 30.0
     assert status["snapshot"]["problem"] is None
+    assert status["node"] == {"id": node.control._keys.node, "url": node.api}
+    assert status["nodes"] == []
+    assert status["frozen"] is None
+
+
+async def test_other_nodes_are_shown_with_what_is_wrong(start) -> None:
+    node = await start(peers=["http://127.0.0.1:1"])
+    async with asyncio.timeout(10):
+        while not (nodes := (await node.call("GET", f"{node.admin}/v1/status")).json["nodes"])[0]["trouble"]:
+            await asyncio.sleep(0.05)
+    assert nodes[0]["url"] == "http://127.0.0.1:1"
+    assert nodes[0]["reachable"] is False
+    metrics = (await node.call("GET", f"{node.admin}/metrics")).json
+    assert 'reach_control_node_reachable{node="http://127.0.0.1:1"} 0.0' in metrics
 
 
 def test_unfit_agents_are_excluded() -> None:

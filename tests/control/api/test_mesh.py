@@ -4,6 +4,11 @@ import time
 
 import pytest
 
+from reach_control.api import mesh as mesh_module
+from reach_control.membership import feed as feed_module
+from reach_core.messages import RegisterRequest
+from reach_core.peer import Capability
+
 
 async def test_register_renew_leave(node) -> None:
     registered = await node.register(capabilities=[{"name": "summarize", "aliases": ["text.summarize"]}])
@@ -120,3 +125,47 @@ async def _raw_poll(address: str, query: str) -> dict[str, object]:
     finally:
         writer.close()
     return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+async def slow_reader(node, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Asks, and reads nothing of the answer."""
+    host, _, port = node.addresses["api"].rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {node.addresses['api']}\r\n\r\n".encode())
+    await writer.drain()
+    return reader, writer
+
+
+async def test_a_herd_that_wants_the_whole_table_takes_turns(node, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = node.control.feed
+    feed._places = asyncio.Semaphore(2)
+    monkeypatch.setattr(feed_module, "WHOLE_WAIT_S", 0.2)
+    monkeypatch.setattr(mesh_module, "SEND_S", 1.0)
+    attributes = {f"name-{n}": ["x" * 60] * 4 for n in range(8)}
+    for n in range(2500):  # more than the buffers of a connection on loopback hold
+        node.control._service.register(RegisterRequest(
+            agent_id=f"a-{n}", instance="i", address="h:1", healthy=True,
+            capabilities=(Capability(name="work", attributes=attributes),)))
+    await asyncio.wait_for(node.table(), 10)
+    slow = [await slow_reader(node, "/v1/table") for _ in range(2)]
+    async with asyncio.timeout(10):
+        while not feed._places.locked():
+            await asyncio.sleep(0.01)
+    refused = await node.table()
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "3")
+    known = await node.table(f"?since={feed.visible}&epoch={feed.epoch}")
+    assert (known.status, known.json.get("full", False)) == (200, False), "who has the table is not in the way"
+    assert (await node.heartbeat("a-1")).status == 200
+    async with asyncio.timeout(10):  # who does not read loses the connection
+        while (await node.table()).status != 200:
+            await asyncio.sleep(0.05)
+    for _, writer in slow:
+        writer.close()
+
+
+async def test_those_who_read_all_get_it(node) -> None:
+    for n in range(200):
+        await node.register(f"a-{n}", capabilities=[{"name": "work", "attributes": {"x": ["y" * 2000]}}])
+    answers = await asyncio.gather(*(node.table() for _ in range(100)))
+    assert {answer.status for answer in answers} == {200}
+    assert {len(answer.json["entries"]) for answer in answers} == {200}
