@@ -45,15 +45,21 @@ def _row(agent: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         str(agent.get("agent_id", "?")),
         status,
-        _load(agent.get("load")),
+        load_text(agent.get("load")),
         names or "-",
         str(agent.get("version") or "-"),
         str(agent.get("address") or "-"),
     )
 
 
-def _load(load: Mapping[str, Any] | None) -> str:
+def load_text(load: Mapping[str, Any] | None) -> str:
+    """`2/4 +1 queued`: two run of at most four, one waits. `-` where nothing is known."""
     if not load or load.get("running") is None:
         return "-"
     text = f"{load['running']}/{load['limit']}" if load.get("limit") else str(load["running"])
     return f"{text} +{load['queued']} queued" if load.get("queued") else text
+
+
+def printable(text: str) -> str:
+    """Agents choose their own names and reasons: a control character in one must not reach the terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

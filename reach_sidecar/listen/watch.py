@@ -7,7 +7,8 @@ watches. The differences go into one ring that all watchers read at their own pa
 `Last-Event-ID`.
 
 An event's id is `<epoch>-<number>`; the epoch is new with every process. A known id resumes behind it, any
-other begins with the state of all agents.
+other begins with the state of all agents. A comment (`: all`, or `: resumed`) ends that beginning: whoever keeps a
+list knows by then who is no longer in it.
 """
 
 import asyncio
@@ -196,6 +197,9 @@ class Watch:
                 if not names or not names.isdisjoint(seen.names):
                     body.feed(self._event(kind, seen, number - 1))
                     await flow.room()
+            body.feed(b": all\n\n")
+        else:
+            body.feed(b": resumed\n\n")
         while True:
             news = self._news
             while number < self._next:
