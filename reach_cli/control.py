@@ -1,5 +1,9 @@
-"""`reach control`: one control node, until it is told to stop, or (started by `reach run`) nobody needs it."""
+"""`reach control`: one control node, until it is told to stop, or (started by `reach run`) nobody needs it.
 
+`reach control status` asks running ones how they are. Its module is imported only then.
+"""
+
+import importlib
 import os
 import signal
 import threading
@@ -17,7 +21,26 @@ NEEDING = frozenset({"joining", "up", "suspect"})
 POLL_INTERVAL_S = 1.0
 
 
-@click.command("control")
+# As in reach_cli.main: verb -> (module, line in the help).
+VERBS = {"status": ("reach_cli.control_status", "Ask running control nodes how they are, and what is wrong.")}
+
+
+class Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+
+@click.group("control", cls=Verbs, invoke_without_command=True, subcommand_metavar="[status ...]")
 @click.option("-c", "--config", "config_file", metavar="FILE", help="Its configuration (YAML). [the defaults]")
 @click.option("--ready-file", metavar="FILE", help="Where to write the addresses as JSON once it is ready.")
 @click.option(
@@ -25,7 +48,10 @@ POLL_INTERVAL_S = 1.0
     metavar="DURATION",
     help="Stop once no agent has been registered for so long, such as 10s. `reach run` starts its node so.",
 )
-def command(config_file: str | None, ready_file: str | None, exit_when_idle: str | None) -> None:
+@click.pass_context
+def command(
+    context: click.Context, config_file: str | None, ready_file: str | None, exit_when_idle: str | None
+) -> None:
     """Run one control node. Without -c it takes the defaults: http://127.0.0.1:7080.
 
     Exit code 1 if the configuration is wrong or a port is taken.
@@ -34,7 +60,13 @@ def command(config_file: str | None, ready_file: str | None, exit_when_idle: str
     Example:
       reach control
       reach control -c control.yaml --ready-file /run/reach/ready.json
+      reach control status
     """
+    if context.invoked_subcommand is not None:
+        if given := [name for name, value in context.params.items() if value is not None]:
+            names = ", ".join(f"--{'config' if name == 'config_file' else name.replace('_', '-')}" for name in given)
+            raise click.UsageError(f"{names}: only for running a node, not with {context.invoked_subcommand!r}.")
+        return
     from reach_cli.daemon import complain, noted
     from reach_control.config import ControlConfig, complete, load_control
     from reach_core.settings.complaint import ConfigError
@@ -59,7 +91,7 @@ def command(config_file: str | None, ready_file: str | None, exit_when_idle: str
 
         ready, source = (Path(name) if name else None for name in (ready_file, config_file))
         code = run(config, ready, on_ready, source)
-    click.get_current_context().exit(code)
+    context.exit(code)
 
 
 def _stop_when_idle(admin: str, idle_s: float) -> None:
