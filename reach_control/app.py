@@ -167,7 +167,7 @@ class Control:
         exchange = Exchange(registry, keys.node, self._own_url(), chance, epoch=epoch,
                             verify=lambda entry: self._tables.verify(entry, "another control node"))
         self._nodes = Nodes(self.config.peers, exchange, self._tables, keys, self._client, clock, self._service.apply,
-                            self._keys_changed, self.log)
+                            self._keys_changed, self._heard, self.log)
 
     async def _restore(self) -> None:
         config, now = self.config, clock()
@@ -253,7 +253,8 @@ class Control:
         self._seeding.tell([entry for entry in entries if entry.signature[:KEY_ID_BYTES] == own])
 
     def _heard(self) -> None:
-        """Another node or sidecar is about to compare. Whoever was away for too long begins anew first."""
+        """Another node or a sidecar was heard of. Whoever was away for too long begins anew, before tables are
+        compared."""
         if self.config.peers and self._absence.heard(_boot_s()):
             detail = f"Nothing was heard for over {MAX_AWAY_S / 3600:.0f} h: the table is taken from the others anew."
             self.log.event("warn", "stale", detail=detail)

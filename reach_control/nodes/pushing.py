@@ -23,11 +23,12 @@ PAUSE_S = 1.0
 
 
 class Nodes:
-    """`urls` of the others. `apply` is told what changed in the table, `learned` that keys or the secret did."""
+    """`urls` of the others. `apply` is told what changed in the table, `learned` that keys or the secret did; `heard`
+    is called when another node has answered, before tables are compared with it."""
 
     def __init__(self, urls: Sequence[str], exchange: Exchange, tables: Tables, keys: NodeKeys, client: Client,
                  clock: Callable[[], Moment], apply: Callable[[list[Change]], None], learned: Callable[[], None],
-                 log: ControlLog) -> None:
+                 heard: Callable[[], None], log: ControlLog) -> None:
         self.exchange = exchange
         self._urls = [url.rstrip("/") for url in urls]
         self._tables = tables
@@ -36,6 +37,7 @@ class Nodes:
         self._clock = clock
         self._apply = apply
         self._learned = learned
+        self._heard = heard
         self._log = log
         self._confirmation = Confirmation(self._urls, keys, client, log)
         self._stirred = {url: asyncio.Event() for url in self._urls}
@@ -127,6 +129,8 @@ class Nodes:
             self._say(url, f"The control node {url} is not told of changes: {error}. It is tried again.")
             return
         self.exchange.answered(url, answer, self._clock())
+        if answer.node != self._keys.node:
+            self._heard()
         self._say(url, "")
 
     async def _compare(self, url: str) -> None:

@@ -134,5 +134,5 @@ async def test_a_state_directory_that_cannot_be_written_says_so(tmp_path: Any) -
     folder.mkdir(mode=0o500)
     (folder / "lock").touch()
     listen = ControlListenConfig(api="127.0.0.1:0", admin="127.0.0.1:0")
-    with pytest.raises(Exception, match="Make it writable|disk has space"):
+    with pytest.raises(Exception, match=r"Make it writable|disk has space"):
         await Control(ControlConfig(listen=listen, state_dir=str(folder))).start()
