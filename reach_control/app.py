@@ -9,24 +9,19 @@ import asyncio
 import os
 import random
 import secrets
-import socket
 import time
 from collections.abc import Coroutine, Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from reach_control.api.admin import AdminApi
 from reach_control.api.gossip import GossipApi
 from reach_control.api.guard import Guard
 from reach_control.api.health import Health
+from reach_control.api.listeners import Listeners
 from reach_control.api.mesh import MAX_BODY, MeshApi
 from reach_control.config import ControlConfig, complete
-from reach_control.identity.keyfile import KeyFileError
 from reach_control.identity.keys import NodeKeys
 from reach_control.journal.snapshot import Snapshot
 from reach_control.membership.client import Client
@@ -34,7 +29,9 @@ from reach_control.membership.feed import Feed
 from reach_control.membership.info import Info
 from reach_control.membership.keeper import Keeper
 from reach_control.membership.looks import Looks
+from reach_control.membership.restore import restore
 from reach_control.membership.service import Service
+from reach_control.membership.tending import Tending
 from reach_control.nodes.pushing import Nodes
 from reach_control.nodes.tables import Tables
 from reach_control.registry.exchange import Exchange
@@ -43,19 +40,14 @@ from reach_control.registry.registry import Registry
 from reach_control.spread.seeding import Seeding
 from reach_control.telemetry.log import ControlLog
 from reach_control.telemetry.metrics import Figures
-from reach_core.address import is_loopback, join_address, split_address
 from reach_core.gossip.absence import MAX_AWAY_S, Absence
 from reach_core.keyring import KEY_ID_BYTES
 from reach_core.peer import Entry
 from reach_core.table import PeerTable
 from reach_os.datagrams import DatagramSocket
-from reach_os.ports import PortError, address_of, configured_as, listen, listen_pair
 from reach_os.state_dir import StateDir, lock_state_dir
 
-STOP_S = 2.0
 REACH_PEER_S = 3.0
-TEND_KEYS_S = 30.0
-MOST_SIGNED_ANEW = 100  # in a second
 
 
 def clock() -> Moment:
@@ -73,12 +65,10 @@ class Control:
         self.config = config
         self.log = ControlLog(config.log.level, config.log.format)
         self._token = api_token if api_token is not None else os.environ.get("REACH_API_TOKEN")
-        self._sockets: dict[str, socket.socket] = {}
-        self._datagrams: socket.socket | None = None
+        self._listeners = Listeners()
         self._udp: DatagramSocket | None = None
         self._state_dir: StateDir | None = None
         self._snapshot: Snapshot | None = None
-        self._runners: list[web.AppRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._started_s = time.monotonic()
@@ -87,15 +77,15 @@ class Control:
     async def start(self) -> dict[str, str]:
         """The addresses that are listened on: `{"api": "host:port", "admin": …}`, and `probe` if there is one."""
         try:
-            self._bind()
+            self._listeners.bind(self.config.listen, self.config.insecure, self.log)
             await self._restore()
-            for name, taken in self._sockets.items():
-                await self._serve(name, taken)
+            for name in self._listeners.sockets:
+                await self._serve(name)
         except BaseException:
             await self.stop()
             raise
         self._is_ready = True
-        return {name: address_of(taken) for name, taken in self._sockets.items()}
+        return self._listeners.addresses
 
     async def stop(self) -> None:
         """Answer those who wait, note what is known, give everything back."""
@@ -108,14 +98,9 @@ class Control:
             await asyncio.gather(self._keeping, return_exceptions=True)
             self._service.feed.close()
             await asyncio.gather(self._looks.stop(), self._seeding.stop(), self._nodes.stop())
-        for runner in self._runners:
-            await runner.cleanup()
-        for taken in self._sockets.values():
-            taken.close()
         if self._udp is not None:
             self._udp.close()
-        elif self._datagrams is not None:
-            self._datagrams.close()
+        await self._listeners.close()
         if self._keeping is not None:
             await self._keeper.flush()  # what came while the listeners closed
             await self._client.close()
@@ -126,29 +111,6 @@ class Control:
 
     # -- steps of the start
 
-    def _bind(self) -> None:
-        wanted = self.config.listen
-        for name, address in (("api", wanted.api), ("admin", wanted.admin), ("probe", wanted.probe)):
-            if address is None:
-                continue
-            host, port = split_address(address)
-            if name != "probe" and not is_loopback(host):
-                self._check_exposure(name, address)
-            with configured_as(f"listen.{name}"):
-                if name == "api":
-                    self._sockets[name], self._datagrams = listen_pair(host, port)
-                else:
-                    self._sockets[name] = listen(host, port)
-
-    def _check_exposure(self, name: str, address: str) -> None:
-        if not self.config.insecure:
-            raise PortError(
-                f"`listen.{name}: {address}` would be reachable from other machines without TLS. "
-                "Listen on 127.0.0.1, or write `insecure: true` for a closed network."
-            )
-        detail = f"{name} listens on {address} without TLS: whoever reaches it can register agents (insecure: true)."
-        self.log.event("warn", "insecure", detail=detail)
-
     def _build(self, registry: Registry) -> None:
         chance, keys = random.Random(os.urandom(16)), self._keys
         table, epoch = registry.table, secrets.token_hex(8)
@@ -157,17 +119,19 @@ class Control:
         self._absence = Absence(_boot_s())
         self._seeding = Seeding(keys.node, table, lambda: keys.seal(clock().ms), self._client, chance)
         self._info = Info(keys, self.config.aliases, self._seeding.announce)
-        if self._info.refresh(clock().ms):
-            self._save_keys()
+        is_new = self._info.refresh(clock().ms)
         self._seeding.seeds.notice = self._info.version
         self._service = Service(registry, self.feed, clock, self._note, self.log, lambda: self._info.version)
+        self._tending = Tending(keys, self._info, registry, clock, self._service.apply, self.log)
+        if is_new:
+            self._tending.save()
         self._looks = Looks(self._client, self._service.looked, self.log)
         self._service.on_look, self._service.on_probe = self._looks.begin, self._looks.probe
         self._tables = Tables(keys.node, table, keys.keyring, chance, self._service.meet, time.monotonic, self._forged)
-        exchange = Exchange(registry, keys.node, self._own_url(), chance, epoch=epoch,
+        exchange = Exchange(registry, keys.node, self._listeners.url, chance, epoch=epoch,
                             verify=lambda entry: self._tables.verify(entry, "another control node"))
         self._nodes = Nodes(self.config.peers, exchange, self._tables, keys, self._client, clock, self._service.apply,
-                            self._keys_changed, self._heard, self.log)
+                            self._tending.changed, self._heard, self.log)
 
     async def _restore(self) -> None:
         config, now = self.config, clock()
@@ -179,55 +143,35 @@ class Control:
         terms = Terms(lease.heartbeat, lease.ttl, lease.down, lease.forget, lease.cooldown)
         registry = Registry(config.cluster, terms, PeerTable(), now, random.Random(os.urandom(16)), sign=self._sign)
         self._build(registry)
-        away_s = _seconds_since_written(folder / "table.sqlite")
         self._snapshot = Snapshot(folder / "table.sqlite")
-        noted = await self._snapshot.open(now.ms)
-        entries = noted.entries
-        if away_s > MAX_AWAY_S and entries and await self._nodes.reach_any(REACH_PEER_S):
-            entries = []
-            await self._snapshot.clear()
-            detail = f"Nothing was noted for {away_s / 3600:.0f} h: the table is taken from another control node."
-            self.log.event("warn", "restored", detail=detail)
-        registry.restore([entry for entry in entries if keys.keyring.knows(entry)], now)
-        self._keeper = Keeper(registry.table, self._snapshot, self._publish, lambda: clock().ms, self.log)
-        self.feed.visible = self._spread_upto = registry.table.seq
-        registry.meet((self._sign(_next(entry)) for entry in entries if not keys.keyring.knows(entry)), now)
+        on_disk = await restore(self._snapshot, registry, keys, now, self._reach_others, self.log)
+        self._keeper = Keeper(registry.table, on_disk, self._snapshot, self._publish, lambda: clock().ms, self.log)
+        self.feed.visible = self._spread_upto = on_disk
         self._keeper.note()
-        if noted.unreadable:
-            detail = f"{noted.unreadable} entries on disk could not be read; their agents will register again."
-            self.log.event("warn", "restored", detail=detail)
-        self.log.event("info", "restored", detail=f"{len(registry.table)} agents from {self._snapshot.path}")
-        assert self._datagrams is not None
-        self._udp = DatagramSocket(self._datagrams, self._seeding.received)
+        assert self._listeners.datagrams is not None
+        self._udp = DatagramSocket(self._listeners.datagrams, self._seeding.received)
         await self._seeding.start(self._udp)
         self._keeping = asyncio.create_task(self._keeper.run(), name="keeper")
         self._run("lease watch", self._service.watch_time())
         self._run("seeds", self._seeding.run())
         self._run("other nodes", self._nodes.run())
-        self._run("keys", self._tend_keys())
+        self._run("keys", self._tending.run())
 
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
-    async def _serve(self, name: str, taken: socket.socket) -> None:
+    async def _serve(self, name: str) -> None:
         health = Health(self._why_not_ready, self._figures)
-        middlewares: list[Middleware] = []
         if name == "probe":
-            routes = health.routes(metrics=True)
+            await self._listeners.serve(name, health.routes(metrics=True), (), MAX_BODY)
+            return
+        if name == "api":
+            routes = MeshApi(self._service, health, lambda: self._info.encoded).routes()
+            routes += GossipApi(self._tables.answer, self._nodes.receive, self._heard).routes()
         else:
-            guard = Guard(is_loopback(taken.getsockname()[0]), self._token, self.log)
-            middlewares.append(guard.middleware)
-            if name == "api":
-                routes = MeshApi(self._service, health, lambda: self._info.encoded).routes()
-                routes += GossipApi(self._tables.answer, self._nodes.receive, self._heard).routes()
-            else:
-                routes = AdminApi(self._service, health, self._status).routes()
-        app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
-        app.add_routes(routes)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S)
-        await runner.setup()
-        self._runners.append(runner)
-        await web.SockSite(runner, taken, backlog=1024).start()
+            routes = AdminApi(self._service, health, self._status).routes()
+        guard = Guard(self._listeners.is_local(name), self._token, self.log)
+        await self._listeners.serve(name, routes, (guard.middleware,), MAX_BODY)
 
     # -- while it runs
 
@@ -269,35 +213,8 @@ class Control:
                   "is ignored. Look at what runs there.")
         self.log.event("warn", "forged", agent_id, detail)
 
-    def _keys_changed(self) -> None:
-        self._info.refresh(clock().ms)
-        self._save_keys()
-
-    def _save_keys(self) -> None:
-        try:
-            self._keys.save()
-        except KeyFileError as error:
-            self.log.event("error", "identity", detail=str(error))
-
-    async def _tend_keys(self) -> None:
-        """Keys change with time: announce new ones, sign anew what is signed with old ones, drop those."""
-        registry, keys = self._service.registry, self._keys
-        while True:
-            now = clock()
-            is_new = keys.rotate(now.ms)
-            good = keys.good_ids(now.ms)
-            changes = registry.resign(partial(_is_signed_otherwise, good), MOST_SIGNED_ANEW, now)
-            self._service.apply(changes)
-            if not changes:
-                in_use = {entry.signature[:KEY_ID_BYTES] for entry in registry.table.entries(tombstones=True)}
-                is_new = keys.retire(in_use, now.ms) or is_new
-            if self._info.refresh(now.ms) or is_new:
-                self._save_keys()
-            await asyncio.sleep(1.0 if changes else TEND_KEYS_S)
-
-    def _own_url(self) -> str:
-        host, port = self._sockets["api"].getsockname()[:2]
-        return f"http://{join_address(str(host), int(port))}"
+    async def _reach_others(self) -> bool:
+        return await self._nodes.reach_any(REACH_PEER_S)
 
     # -- what the listeners show
 
@@ -318,7 +235,7 @@ class Control:
             "snapshot": {"path": str(path), "batches": self._keeper.batches, "problem": self._keeper.problem},
             "lease": msgspec.to_builtins(self.config.lease),
             "aliases": self.config.aliases,
-            "node": {"id": self._keys.node, "url": self._own_url()},
+            "node": {"id": self._keys.node, "url": self._listeners.url},
             "frozen": self._service.registry.frozen(clock()),
             "nodes": [state._asdict() for state in self._nodes.exchange.nodes(clock())],
         }
@@ -345,21 +262,6 @@ class Control:
         )
 
 
-def _is_signed_otherwise(good: frozenset[bytes], entry: Entry) -> bool:
-    return entry.signature[:KEY_ID_BYTES] not in good
-
-
-def _next(entry: Entry) -> Entry:
-    """With a new version, so that its new signature gets around."""
-    return entry if entry.is_tombstone else msgspec.structs.replace(entry, ver=entry.ver + 1)
-
-
 def _boot_s() -> float:
     """Seconds that go on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _seconds_since_written(path: Path) -> float:
-    """By the wall clock; 0 if there is nothing."""
-    times = [one.stat().st_mtime for one in (path, path.with_name(path.name + "-wal")) if one.exists()]
-    return max(0.0, time.time() - max(times)) if times else 0.0

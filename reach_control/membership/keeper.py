@@ -16,11 +16,14 @@ RETRY_S = 5.0
 
 
 class Keeper:
-    """`note()` after each change; `problem` is why the disk cannot be written, if so."""
+    """`on_disk`: up to which change the table is there. `note()` after each change; `problem` is why the disk cannot be
+    written, if so.
+    """
 
     def __init__(
         self,
         table: PeerTable,
+        on_disk: int,
         snapshot: Snapshot,
         publish: Callable[[int], None],
         now_ms: Callable[[], int],
@@ -33,7 +36,7 @@ class Keeper:
         self._publish = publish
         self._now_ms = now_ms
         self._log = log
-        self._saved = table.seq
+        self._saved = on_disk
         self._due = asyncio.Event()
         self._stopping = False
         self._is_cleared = False

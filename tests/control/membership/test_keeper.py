@@ -39,7 +39,7 @@ class Bench:
         self.published: list[int] = []
         self.out = io.StringIO()
         self.keeper = Keeper(
-            self.table, self.disk, self.published.append, lambda: NOW_MS, ControlLog(out=self.out)
+            self.table, self.table.seq, self.disk, self.published.append, lambda: NOW_MS, ControlLog(out=self.out)
         )
 
     def change(self, *entries: Entry) -> None:
