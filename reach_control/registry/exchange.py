@@ -21,6 +21,7 @@ MOST_ENTRIES = 250
 """In one push: verifying takes 0.15 ms each, and heartbeats must not wait for it."""
 MOST_STRANGERS = 16
 ITSELF = "This address leads to this node itself. Take it out of the list of control nodes."
+TWIN = "Another control node has this node's id: it runs with a copy of its state directory. Give it one of its own."
 
 
 class NodeState(NamedTuple):
@@ -95,7 +96,7 @@ class Exchange:
     def answered(self, url: str, answer: NodeAnswer, now: Moment) -> None:
         link, table = self._link(url, now), self._registry.table
         if answer.node == self._own_id:
-            link.fail(ITSELF, self._random)
+            link.fail(ITSELF if answer.epoch == self._epoch else TWIN, self._random)
             return
         sent, link.sent = link.sent, None
         link.failures, link.trouble, link.is_reachable = 0, "", True

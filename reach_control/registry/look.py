@@ -1,8 +1,9 @@
 """The second look: before silence has a consequence, control and three random sidecars go and see.
 
-What is asked of the world leaves as a `Look` and comes back as a `Sighting`. At most MOST_LOOKS are under way, the
-others wait their turn; one that never comes back counts as seen by nobody after LOST_S. If this node stood still while
-a look was under way, its time-outs mean nothing: it is made again.
+What is asked of the world leaves as a `Look` and comes back as a `Sighting`. At most MOST_LOOKS are under way and
+MOST_A_SECOND begin in a second (four requests each), so that looking never crowds out heartbeats; the others wait their
+turn. One that never comes back counts as seen by nobody after LOST_S. If this node stood still while a look was under
+way, its time-outs mean nothing: it is made again.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from reach_core.peer import Rank
 from reach_core.table import PeerTable
 
 MOST_LOOKS = 64
+MOST_A_SECOND = 128
 WITNESSES = 3
 LOST_S = 10.0
 _DRAWN = 12  # sidecars among which three that are heard of are found, unless nearly all are silent
@@ -63,6 +65,8 @@ class Looks:
         self._random = random
         self._waiting: dict[str, None] = {}
         self._under_way: dict[str, _UnderWay] = {}
+        self._second_s = -1.0  # when the second began in which `_begun` looks were
+        self._begun = 0
 
     def want(self, agent_id: str) -> None:
         self._waiting[agent_id] = None
@@ -71,9 +75,11 @@ class Looks:
         """No longer needed. One that is under way still comes back."""
         self._waiting.pop(agent_id, None)
 
-    def next(self) -> str | None:
+    def next(self, now_s: float) -> str | None:
         """Whose turn it is, if another look may be made."""
-        if len(self._under_way) >= MOST_LOOKS:
+        if now_s - self._second_s >= 1.0:
+            self._second_s, self._begun = now_s, 0
+        if len(self._under_way) >= MOST_LOOKS or self._begun >= MOST_A_SECOND:
             return None
         for agent_id in self._waiting:
             if agent_id not in self._under_way:
@@ -83,6 +89,7 @@ class Looks:
 
     def start(self, agent_id: str, gen: int, now_s: float) -> None:
         self._under_way[agent_id] = _UnderWay(gen, now_s)
+        self._begun += 1
 
     def finish(self, agent_id: str, gen: int) -> bool:
         """A look came back. Is it to be judged? One made while this node stood still gets in line again."""

@@ -164,7 +164,7 @@ class Silence:
 
     def _start_looks(self, now_s: float) -> list[Look]:
         looks: list[Look] = []
-        while (agent_id := self._looks.next()) is not None:
+        while (agent_id := self._looks.next(now_s)) is not None:
             held = self._ledger.live(agent_id)
             if held is None or not held[0].is_overdue:
                 continue

@@ -1,7 +1,7 @@
 """Several control nodes that tell each other, in virtual time; what is on the wire really is encoded."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from harness.owners import Owners
 
@@ -14,8 +14,8 @@ from reach_core.peer import Entry
 class Nodes:
     """`owners[n]` is the registry of node n, `exchanges[n]` its exchange with all others. All share one time."""
 
-    def __init__(self, count: int, seed: int = 1) -> None:
-        self.owners = [Owners(seed=seed + n) for n in range(count)]
+    def __init__(self, count: int, seed: int = 1, ahead_ms: Sequence[int] = (0, 0, 0)) -> None:
+        self.owners = [Owners(seed=seed + n, ahead_ms=ahead_ms[n]) for n in range(count)]
         self.signers = [Signer(bytes([n]) * 32) for n in range(count)]
         self.keyring = Keyring(signer.public for signer in self.signers)
         self.starts = 0
@@ -41,8 +41,8 @@ class Nodes:
 
     def restart(self, n: int, noted: Iterable[Entry]) -> None:
         """Node n dies and starts again, with these notes."""
-        at_s = self.owners[n].at_s
-        self.owners[n] = Owners(at_s=at_s, seed=self.starts)
+        before = self.owners[n]
+        self.owners[n] = Owners(at_s=before.at_s, seed=self.starts, ahead_ms=before.ahead_ms)
         self.sign(n)
         self.owners[n].registry.restore(noted, self.owners[n].now)
         self.exchanges[n] = self.make(n)

@@ -18,8 +18,9 @@ class Owners:
     this node reaches nobody, nor do its witnesses. `is_looking` off: looks are left unanswered.
     """
 
-    def __init__(self, table: PeerTable | None = None, at_s: float = 1000.0, seed: int = 1) -> None:
+    def __init__(self, table: PeerTable | None = None, at_s: float = 1000.0, seed: int = 1, ahead_ms: int = 0) -> None:
         self.at_s = at_s
+        self.ahead_ms = ahead_ms  # of the true time, as this node's wall clock has it
         self.registry = Registry("local", Terms(), table or PeerTable(), self.now, random.Random(seed))
         self.renewing: dict[str, HeartbeatRequest] = {}
         self.reachable: set[str] = set()
@@ -32,7 +33,7 @@ class Owners:
 
     @property
     def now(self) -> Moment:
-        return Moment(self.at_s, EPOCH_MS + round(self.at_s * 1000))
+        return Moment(self.at_s, EPOCH_MS + self.ahead_ms + round(self.at_s * 1000))
 
     def register(self, agent_id: str = "a", instance: str = "i", healthy: bool = True, **fields: object) -> Entry:
         known = {"agent_id": agent_id, "instance": instance, "address": f"{agent_id}:1", "healthy": healthy}

@@ -228,6 +228,16 @@ def test_a_node_that_is_told_to_talk_to_itself_says_so() -> None:
     assert state.trouble.startswith("This address leads to this node itself.")
 
 
+def test_a_node_with_a_copy_of_our_state_directory_is_named() -> None:
+    nodes = Nodes(2)
+    nodes.exchanges[1]._own_id = "node-0"
+    nodes.owners[1].register("a")
+    nodes.run(1)
+    assert nodes.owners[0].rank("a") is None
+    (state,) = nodes.exchanges[0].nodes(nodes.owners[0].now)
+    assert (state.reachable, "copy of its state directory" in state.trouble) == (False, True)
+
+
 def test_a_node_that_is_in_no_list_is_heard_and_shown() -> None:
     world = Owners()
     exchange = Exchange(world.registry, "node-0", "", random.Random(1), epoch="e", verify=lambda entry: True)
@@ -301,25 +311,31 @@ class Process:
             self.gen, self.ver = entry.gen, entry.ver
 
 
+HOUR_MS = 3_600_000
+NODE = st.integers(0, 2)
+
+
 class Mesh(RuleBasedStateMachine):
-    """Anything may happen to two nodes; once it is quiet again, both have the same table, and it is true."""
+    """Anything may happen to three nodes whose clocks differ; once it is quiet again, all have the same table, and it is
+    true.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = Nodes(2)
+        self.nodes = Nodes(3, ahead_ms=(0, -HOUR_MS, HOUR_MS))
         self.processes = [Process(agent_id, instance) for agent_id in ("a", "b", "c") for instance in ("one", "two")]
         self.old: list[Entry] = []
 
-    @rule(which=st.integers(0, 5), node=st.integers(0, 1), takeover=st.booleans())
+    @rule(which=st.integers(0, 5), node=NODE, takeover=st.booleans())
     def register(self, which: int, node: int, takeover: bool) -> None:
         self.processes[which].register(self.nodes.owners[node], takeover)
 
-    @rule(which=st.integers(0, 5), node=st.integers(0, 1))
+    @rule(which=st.integers(0, 5), node=NODE)
     def renew(self, which: int, node: int) -> None:
         if self.processes[which].is_running and not self.processes[which].is_fenced:
             self.processes[which].renew(self.nodes.owners[node])
 
-    @rule(which=st.integers(0, 5), node=st.integers(0, 1))
+    @rule(which=st.integers(0, 5), node=NODE)
     def leave(self, which: int, node: int) -> None:
         process = self.processes[which]
         try:
@@ -332,15 +348,15 @@ class Mesh(RuleBasedStateMachine):
     def die(self, which: int) -> None:
         self.processes[which].is_running = False
 
-    @rule(a=st.integers(0, 1), is_heard=st.booleans(), is_answered=st.booleans())
-    def push(self, a: int, is_heard: bool, is_answered: bool) -> None:
-        self.nodes.push(a, 1 - a, is_heard, is_answered)
+    @rule(a=NODE, further=st.integers(1, 2), is_heard=st.booleans(), is_answered=st.booleans())
+    def push(self, a: int, further: int, is_heard: bool, is_answered: bool) -> None:
+        self.nodes.push(a, (a + further) % 3, is_heard, is_answered)
 
-    @rule()
-    def compare(self) -> None:
-        self.nodes.compare(0, 1)
+    @rule(a=NODE, further=st.integers(1, 2))
+    def compare(self, a: int, further: int) -> None:
+        self.nodes.compare(a, (a + further) % 3)
 
-    @rule(seconds=st.sampled_from([0.2, 3.0, 31.0, 65.0, 610.0]), node=st.integers(0, 1))
+    @rule(seconds=st.sampled_from([0.2, 3.0, 31.0, 65.0, 610.0]), node=NODE)
     def silence(self, seconds: float, node: int) -> None:
         """Time passes in which the running processes renew at one of the nodes, and no push gets through."""
         for step in range(round(seconds / min(seconds, 1.0))):
@@ -350,7 +366,7 @@ class Mesh(RuleBasedStateMachine):
             if step % 10 == 0:
                 self._renew_all(node)
 
-    @rule(node=st.integers(0, 1), notes=st.sampled_from(["all", "old", "none"]))
+    @rule(node=NODE, notes=st.sampled_from(["all", "old", "none"]))
     def restart(self, node: int, notes: str) -> None:
         known = list(self.nodes.owners[node].registry.table.entries(tombstones=True))
         self.nodes.restart(node, {"all": known, "old": self.old, "none": []}[notes])
@@ -388,7 +404,7 @@ class Mesh(RuleBasedStateMachine):
     def _be_quiet(self, seconds: int) -> None:
         for second in range(seconds):
             if second % 10 == 0:
-                self._renew_all(second // 10 % 2)
+                self._renew_all(second // 10 % 3)
             self.nodes.run(1.0, step_s=0.5)
 
     def _renew_all(self, node: int) -> None:

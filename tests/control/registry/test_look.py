@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from reach_control.registry.look import LOST_S, MOST_LOOKS, Looks, Sighting
+from reach_control.registry.look import LOST_S, MOST_A_SECOND, MOST_LOOKS, Looks, Sighting
 from reach_core.peer import Entry, Rank
 from reach_core.table import PeerTable
 
@@ -31,7 +31,7 @@ def looks_at(*agent_ids: str) -> Looks:
 
 def start_all(looks: Looks, now_s: float = 0.0) -> list[str]:
     started = []
-    while (agent_id := looks.next()) is not None:
+    while (agent_id := looks.next(now_s)) is not None:
         looks.start(agent_id, 1, now_s)
         started.append(agent_id)
     return started
@@ -43,6 +43,16 @@ def test_so_many_at_once_the_others_in_line() -> None:
     assert len(first) == len(looks) == MOST_LOOKS
     assert all(looks.finish(agent_id, 1) for agent_id in first)
     assert len(start_all(looks)) == 100 - MOST_LOOKS
+
+
+def test_so_many_in_a_second() -> None:
+    looks, begun = looks_at(*(f"agent-{n}" for n in range(1000))), 0
+    for step in range(20):
+        started = start_all(looks, 50.0 + step * 0.1)
+        begun += len(started)
+        assert all(looks.finish(agent_id, 1) for agent_id in started)
+        assert begun <= MOST_A_SECOND * (1 + step // 10)
+    assert begun == 2 * MOST_A_SECOND
 
 
 def test_each_agent_once_in_line_and_once_under_way() -> None:

@@ -237,6 +237,18 @@ def test_load_is_kept_for_those_who_ask(world: Owners) -> None:
     assert world.registry.load_of("nobody", world.at_s) is None
 
 
+def test_callers_complaints_make_a_health_check_due(world: Owners) -> None:
+    for agent_id in ("a", "b", "sick", "unfit"):
+        world.register(agent_id)
+    world.heartbeat("unfit", flags=("unfit",))
+    world.heartbeat("a", failures={"sick": 3, "unfit": 9, "nobody": 9})
+    world.tick()
+    assert world.probes == []
+    world.heartbeat("b", failures={"sick": 2})
+    world.tick()
+    assert world.probes == [("sick", world.entry("sick").gen, "sick:1")]
+
+
 def test_a_full_table_says_so() -> None:
     world = Owners(PeerTable(max_entries=1))
     world.register("a")
