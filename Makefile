@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev tools compiled demo lint test bench chaos compiled-test fuzz clean
+.PHONY: help install dev tools compiled demo lint test bench chaos sim compiled-test fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -57,6 +57,11 @@ bench: dev ## measure CPU and latency beside Envoy; writes docs/performance.md
 chaos: dev ## kill, stop and cut everything under load for 3 minutes (CHAOS_SECONDS=, CHAOS_SEED=; ROUNDS=50 adds as many single kills)
 	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),180) $(PYTEST) -s tests/e2e/test_chaos.py
 	$(if $(ROUNDS),REACH_CHAOS_ROUNDS=$(ROUNDS) $(PYTEST) tests/e2e/test_kill.py --timeout 3600)
+
+sim: dev ## virtual hours of failures for up to 10,000 sidecars (SIM_SEED= replays one; SIM_SEEDS=, SIM_SEEDS_LARGE=); writes tests/output/sim.md
+	rm -f tests/output/sim.md
+	$(PYTEST) $(PARALLEL) tests/sim --timeout 7200
+	@cat tests/output/sim.md
 
 compiled-test: dev tools compiled ## the tests with real processes, against the compiled build
 	REACH_COMMAND=$(COMPILED)/bin/reach $(PYTEST) $(PARALLEL) tests/e2e -m "not slow"

@@ -118,10 +118,14 @@ class HeartbeatAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeaveRequest(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """The owner goes, and its agent with it."""
+    """The owner goes, and its agent with it. `gen` and `ver` are those of the last answer, as in a heartbeat: a node
+    that has not heard of the latest yet must not make a tombstone that looks older.
+    """
 
     agent_id: Id
     instance: Instance
+    gen: Count = 0
+    ver: Count = 0
 
 
 class LeaveAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):

@@ -85,6 +85,9 @@ class Ownership:
             return []
         lease, entry = held
         self._check_owner(lease, entry, request.instance, now)
+        if entry.gen <= request.gen < now.ms + MAX_AHEAD_MS:  # it may know of more than this node has heard
+            ver = max(entry.ver, request.ver) if request.gen == entry.gen else request.ver
+            entry = msgspec.structs.replace(entry, gen=request.gen, ver=ver)
         outcome = self._write(entry.tombstone(now.ms, ver=entry.ver + 1), now)
         self._silence.end(request.agent_id)
         return outcome.changes

@@ -30,6 +30,7 @@ FEW_ROUNDS = 4
 AT_ONCE_EVERY_S = 0.02
 """Under a storm of news what is new waits for the next round instead of being told one by one."""
 MAX_PULLED = 64
+MOST_SEEN = 8_192
 
 How = Literal["control", "gossip", "compared", "snapshot"]
 
@@ -75,6 +76,7 @@ class Gossip:
         self._on_notice = on_notice
         self._on_forged = on_forged
         self._allowance = Allowance()
+        self._seen: set[int] = set()  # hashes of packed entries that are no news
         self._round_at: float | None = None
         self._at_once_again_at = float("-inf")
         self._compare_at: float | None = None
@@ -93,9 +95,7 @@ class Gossip:
             self._on_notice(datagram.notice)
             self._tell_at_once(now_s)
         if datagram.entries:
-            entries, unreadable = unpack_entries(datagram.entries)
-            counts["entries_unreadable"] += unreadable
-            self.learn(entries, "gossip", source, now_s, now_ms, datagram.sender)
+            self._read(datagram, source, now_s, now_ms)
         if datagram.hints:
             self._follow(datagram, source)
 
@@ -141,7 +141,30 @@ class Gossip:
         due = self._compare_at if self._round_at is None else min(self._compare_at, self._round_at)
         return max(0.0, due - now_s)
 
+    def forget_what_was_seen(self) -> None:
+        """The table has lost entries: what was known is to be read again."""
+        self._seen.clear()
+
     # -- steps
+
+    def _read(self, datagram: Datagram, source: str, now_s: float, now_ms: int) -> None:
+        """Each piece of news comes some sixty times, as the same bytes: only what is not known as such is read."""
+        seen, table = self._seen, self._table
+        fresh = [packed for packed in datagram.entries if hash(packed) not in seen]
+        self.counts["entries_known"] += len(datagram.entries) - len(fresh)
+        if not fresh:
+            return
+        entries, unreadable = unpack_entries(fresh)
+        self.counts["entries_unreadable"] += unreadable
+        self.learn(entries, "gossip", source, now_s, now_ms, datagram.sender)
+        if unreadable:
+            return
+        if len(seen) > MOST_SEEN:
+            seen.clear()
+        for packed, entry in zip(fresh, entries, strict=True):
+            known = table.get(entry.agent_id)
+            if known is not None and entry.order <= known.order:
+                seen.add(hash(packed))
 
     def _is_newer(self, entry: Entry) -> bool:
         known = self._table.get(entry.agent_id)

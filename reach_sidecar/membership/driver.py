@@ -263,6 +263,7 @@ class Membership:
         """What only a key vouches for that counts no longer: nobody would renew or remove it."""
         gone = [entry.agent_id for entry in self._table.entries(tombstones=True) if not self.facts.keyring.knows(entry)]
         changes = [change for change in map(self._table.forget, gone) if change is not None]
+        self.spread.machine.forget_what_was_seen()
         if changes:
             self._log.event("warn", "table", status="unsigned",
                             detail=f"{len(changes)} agents are forgotten: no control node vouches for them any more")
@@ -272,6 +273,7 @@ class Membership:
         self._log.event("warn", "table", status="stale",
                         detail="nothing was heard of the mesh for over 12 h: the table is loaded anew")
         self._changes(self._table.clear())
+        self.spread.machine.forget_what_was_seen()
         self._sync.begin_again()
 
     def _facts_changed(self) -> None:

@@ -104,7 +104,7 @@ class Registrar:
         """Say good-bye, in a second at most; control finds out by the lease otherwise."""
         if self._told is None:
             return
-        message = LeaveRequest(agent_id=self._told.agent_id, instance=self._instance)
+        message = LeaveRequest(agent_id=self._told.agent_id, instance=self._instance, gen=self.gen, ver=self.ver)
         self._told = None
         try:
             await self._controls.post("/v1/leave", message, LeaveAnswer, LEAVE_TIMEOUT_S)

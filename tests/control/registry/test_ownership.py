@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from harness.owners import Owners
 
+from reach_core.messages import LeaveRequest
 from reach_core.peer import Entry, Rank, owner_of
 from reach_core.problem import Problem
 
@@ -175,3 +176,14 @@ def test_every_entry_carries_the_name_of_its_owner(world: Owners) -> None:
     entries.append(world.entry())
     entries.append(world.register(instance="one", gen=entries[0].gen, version="2"))
     assert {one.owner for one in entries} == {owner_of("one")}
+
+
+@pytest.mark.parametrize(("later_gen", "ver"), [(0, 5), (7, 1)])
+def test_a_leave_is_newer_than_what_another_node_has_told_the_owner(world: Owners, later_gen: int, ver: int) -> None:
+    """Else that node, which still hears the agent, would take it for lost by mistake and bring it back."""
+    known = world.register()
+    gone = LeaveRequest(agent_id="a", instance="i", gen=known.gen + later_gen, ver=known.ver + ver)
+    world.registry.leave(gone, world.now)
+    stone = world.registry.table.get("a")
+    assert stone is not None
+    assert (stone.is_tombstone, stone.gen, stone.ver) == (True, known.gen + later_gen, known.ver + ver + 1)
