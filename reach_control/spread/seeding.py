@@ -16,27 +16,31 @@ from reach_core.peer import Entry
 from reach_core.table import PeerTable
 from reach_os.datagrams import DatagramSocket
 
-MOST_PUSHES = 32  # over TCP at a time
 GATHER_S = 0.005
 """Changes that come within this time go into one datagram."""
 
 
 class Seeding:
-    """`keys` gives those of the moment. `counts`: `datagrams`, `bytes`, `acknowledged`, `over_tcp`, `failed`,
-    `unreadable`."""
+    """`keys` gives those of the moment."""
 
     def __init__(self, node: str, table: PeerTable, keys: Callable[[], MeshKeys], client: Client,
                  random: Random) -> None:
-        self.counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self.seeds = Seeds(table, random, node)
         self._node = node
         self._keys = keys
         self._client = client
         self._socket: DatagramSocket | None = None
         self._stirred = asyncio.Event()
-        self._few = asyncio.Semaphore(MOST_PUSHES)
         self._pushing: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of changes: those of `Seeds`, and of their pushes the `failed` ones; datagrams that were
+        `unreadable`, not even looked at (`flooded`) or could not be sent (`not_sent`)."""
+        udp = self._socket.counts if self._socket is not None else Counter()
+        return {**self.seeds.counts, **self._counts, **{name: udp[name] for name in ("flooded", "not_sent")}}
 
     async def start(self, datagrams: DatagramSocket) -> None:
         """Send through this socket, and take in what comes."""
@@ -61,9 +65,8 @@ class Seeding:
         except DatagramError:
             datagram = None
         if datagram is None:
-            self.counts["unreadable"] += 1
+            self._counts["unreadable"] += 1
         elif datagram.kind == ACK:
-            self.counts["acknowledged"] += 1
             self.seeds.acknowledged(datagram.number, datagram.sender)
 
     async def run(self) -> None:
@@ -88,8 +91,6 @@ class Seeding:
         await asyncio.gather(*self._pushing, return_exceptions=True)
 
     def _send(self, data: bytes, address: str) -> None:
-        self.counts["datagrams"] += 1
-        self.counts["bytes"] += len(data)
         if self._socket is not None:
             self._socket.send(data, address)
 
@@ -100,13 +101,10 @@ class Seeding:
 
     async def _push(self, one: Push) -> None:
         data = encode_step(push(one.entries, self._node))
-        self.counts["over_tcp"] += 1
-        self.counts["bytes"] += len(data)
         try:
-            async with self._few:
-                await self._client.tell(one.address, data)
+            await self._client.tell(one.address, data)
         except Unanswered:
-            self.counts["failed"] += 1
+            self._counts["failed"] += 1
             self.seeds.failed(one.number, one.agent_id, self._loop.time())
         else:
             self.seeds.acknowledged(one.number, one.agent_id)

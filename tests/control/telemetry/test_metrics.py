@@ -22,7 +22,7 @@ def test_every_figure_is_there() -> None:
         stalls=1,
         snapshot_ok=True,
         looks={"alive": 3, "dead": 1},
-        seeds={"datagrams": 40, "bytes": 9000, "over_tcp": 2},
+        seeds={"datagrams": 40, "bytes": 9000, "pushes": 2},
         comparisons={"answered": 5, "entries_forged": 6},
         nodes=[OtherNode("control-2", "http://control-2:7080", True, 0.0), OtherNode("stranger", "", False, 2.5)],
         frozen=True,
