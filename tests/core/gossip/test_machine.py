@@ -1,0 +1,222 @@
+import itertools
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+import pytest
+
+from reach_core.gossip.datagram import ACK, NEWS, Datagram, Hint, pack
+from reach_core.gossip.machine import COMPARE_S, FEW, WITH_CONTROL, Gossip, How
+from reach_core.gossip.rumors import PERIOD_S, rounds
+from reach_core.keyring import Keyring, Signer
+from reach_core.messages import unpack_entries
+from reach_core.peer import Entry, Rank, with_signature
+from reach_core.table import Change, PeerTable
+
+NOW_MS = 1_700_000_000_000
+SIGNER, STRANGER = Signer(b"1" * 32), Signer(b"2" * 32)
+
+
+def entry(agent_id: str, ver: int = 1, signer: Signer = SIGNER, **changes: object) -> Entry:
+    made = Entry(agent_id=agent_id, gen=NOW_MS, ver=ver, rank=Rank.UP, address=f"{agent_id}:1")
+    return signer.sign(msgspec.structs.replace(made, **changes))
+
+
+class Bench:
+    """One machine among `peers` others, with everything it asked for."""
+
+    def __init__(self, peers: int = 10, seed: int = 1) -> None:
+        self.table = PeerTable()
+        self.table.merge([entry(f"peer-{n}") for n in range(peers)] + [entry("me")], NOW_MS)
+        self.sent: list[tuple[str, Datagram]] = []
+        self.pulls: list[tuple[str, list[str]]] = []
+        self.comparisons: list[str | None] = []
+        self.changes: list[Change] = []
+        self.notices: list[int] = []
+        self.forged: list[tuple[str, str, str]] = []
+        self.machine = Gossip(lambda: "me", self.table, Keyring([SIGNER.public]), self, Random(seed),
+                              on_changes=self.changes.extend, on_notice=self.notices.append,
+                              on_forged=lambda *what: self.forged.append(what))
+
+    def send(self, address: str, datagram: Datagram) -> None:
+        self.sent.append((address, datagram))
+
+    def pull(self, address: str, agent_ids: list[str]) -> None:
+        self.pulls.append((address, agent_ids))
+
+    def compare(self, address: str | None) -> None:
+        self.comparisons.append(address)
+
+    def hear(self, *entries: Entry, at_s: float = 1.0, source: str = "peer-1:1", number: int = 0, notice: int = 0) -> None:
+        self.machine.receive(pack(entries, "peer-1", notice, number)[0], source, at_s, NOW_MS)
+
+    def learn(self, entries: Sequence[Entry], how: How, at_s: float = 1.0, source: str = "s") -> list[Change]:
+        return self.machine.learn(entries, how, source, at_s, NOW_MS)
+
+    def told(self) -> dict[str, list[str]]:
+        """By whom it was sent to: the agents it was about."""
+        found: dict[str, list[str]] = {}
+        for address, datagram in self.sent:
+            found.setdefault(address, []).extend(one.agent_id for one in unpack_entries(datagram.entries)[0])
+        return found
+
+    def run(self, seconds: float, begin_s: float = 1.0) -> None:
+        now_s, end_s = begin_s, begin_s + seconds
+        while now_s < end_s:
+            now_s += max(1e-6, self.machine.tick(now_s))
+
+
+def test_news_is_taken_and_told_on_at_once_to_four_others() -> None:
+    bench = Bench()
+    bench.hear(entry("new"))
+    assert bench.table.get("new") == entry("new")
+    assert [change.after.agent_id for change in bench.changes] == ["new"]
+    assert len(bench.told()) == 4
+    assert set(map(tuple, bench.told().values())) == {("new",)}
+    assert "me:1" not in bench.told()
+
+
+def test_and_again_every_fifth_of_a_second_for_the_usual_rounds() -> None:
+    bench = Bench(peers=10)
+    bench.hear(entry("new"))
+    bench.run(0.15)
+    assert len(bench.sent) == 4
+    bench.run(PERIOD_S, begin_s=1.15)
+    assert len(bench.sent) == 8
+    bench.run(60.0, begin_s=1.3)
+    assert len(bench.sent) == 4 * rounds(12)
+
+
+def test_what_is_known_is_neither_verified_nor_told() -> None:
+    bench = Bench()
+    verified: list[Entry] = []
+    bench.machine._keyring.verify = lambda one: bool(verified.append(one)) or True  # type: ignore[method-assign]
+    bench.hear(entry("peer-3"))
+    bench.hear(entry("peer-3", ver=0))
+    for _ in range(50):
+        bench.hear(entry("new"), at_s=1.0)
+    assert [one.agent_id for one in verified] == ["new"]
+    assert len(bench.sent) == 4
+    assert bench.machine.counts["entries_known"] == 51
+
+
+def test_an_older_one_under_way_cannot_undo_a_removal() -> None:
+    bench = Bench()
+    stone = SIGNER.sign(entry("peer-3").tombstone(NOW_MS, ver=2))
+    bench.hear(stone)
+    bench.hear(entry("peer-3"))
+    assert bench.table.get("peer-3").is_tombstone  # type: ignore[union-attr]
+
+
+def test_what_is_wrongly_signed_is_ignored_counted_and_named() -> None:
+    bench = Bench()
+    altered = with_signature(entry("peer-3", ver=2, address="evil:1"), entry("peer-3", ver=2).signature)
+    bench.hear(altered, source="evil:1")
+    assert bench.table.get("peer-3") == entry("peer-3")
+    assert bench.forged == [("evil:1", "peer-1", "peer-3")]
+    assert (bench.machine.counts["entries_forged"], bench.sent) == (1, [])
+
+
+def test_unknown_signers_and_unsigned_entries_are_left_alone() -> None:
+    bench = Bench()
+    bench.hear(entry("peer-3", ver=2, signer=STRANGER), msgspec.structs.replace(entry("peer-4"), ver=2))
+    assert (bench.machine.counts["entries_unknown_key"], bench.changes, bench.forged) == (2, [], [])
+
+
+def test_one_source_has_so_many_verified_and_another_its_own() -> None:
+    bench = Bench()
+    bench.learn([entry(f"a-{n}") for n in range(300)], "compared", source="one")
+    assert bench.machine.counts["entries_unverified"] == 100
+    assert len(bench.learn([entry(f"b-{n}") for n in range(150)], "compared", source="two")) == 150
+
+
+def test_a_whole_table_is_verified_without_an_allowance_and_not_told() -> None:
+    bench = Bench()
+    assert len(bench.learn([entry(f"a-{n}") for n in range(500)], "snapshot")) == 500
+    bench.run(5.0)
+    assert bench.sent == []
+
+
+@pytest.mark.parametrize(("new", "is_told"), [(1, True), (FEW, True), (FEW + 1, False)])
+def test_what_a_comparison_brought_is_told_only_if_it_was_little(new: int, is_told: bool) -> None:
+    bench = Bench()
+    bench.learn([entry(f"a-{n}") for n in range(new)], "compared")
+    bench.run(5.0)
+    assert bool(bench.sent) is is_told
+
+
+def test_what_asks_for_it_is_acknowledged_also_if_it_is_known() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.hear(entry("new"), source="control:1", number=7)
+    acknowledged = [(address, one.number, one.sender) for address, one in bench.sent if one.kind == ACK]
+    assert acknowledged == [("control:1", 7, "me")] * 2
+
+
+def test_an_acknowledgement_is_no_news() -> None:
+    bench = Bench()
+    bench.machine.receive(Datagram(ACK, "peer-1", 7), "peer-1:1", 1.0, NOW_MS)
+    assert (bench.sent, bench.machine.counts["acknowledgements"]) == ([], 1)
+
+
+def test_a_hint_of_something_newer_is_followed() -> None:
+    bench = Bench()
+    newer, older, unknown = entry("peer-2", ver=2), entry("peer-3", ver=0), entry("other")
+    hints = tuple(Hint(one.agent_id, *one.order) for one in (newer, older, unknown))
+    bench.machine.receive(Datagram(NEWS, "peer-1", 0, 0, (), hints), "peer-1:1", 1.0, NOW_MS)
+    assert bench.pulls == [("peer-1:1", ["peer-2", "other"])]
+
+
+def test_a_notice_is_heard_once_and_passed_on() -> None:
+    bench = Bench()
+    for notice in (5, 5, 4, 6):
+        bench.hear(notice=notice)
+    assert bench.notices == [5, 6]
+    bench.run(10.0)
+    assert {one.notice for _, one in bench.sent} == {5, 6}
+
+
+def test_a_storm_of_news_is_told_in_rounds_and_not_one_by_one() -> None:
+    bench = Bench(peers=50)
+    for n in range(500):
+        bench.hear(entry(f"a-{n}"), at_s=1.0 + n / 100_000, source=f"s-{n % 5}")
+    assert len(bench.sent) == 4
+    bench.run(1.0)
+    assert len(bench.sent) <= 4 + 6 * 16
+
+
+def test_tables_are_compared_about_every_ten_seconds_every_thirtieth_time_with_control() -> None:
+    bench = Bench()
+    bench.run(100 * COMPARE_S)
+    assert 95 <= len(bench.comparisons) <= 105
+    with_control = [n for n, address in enumerate(bench.comparisons) if address is None]
+    assert [b - a for a, b in itertools.pairwise(with_control)] == [WITH_CONTROL] * (len(with_control) - 1)
+    assert len(with_control) >= 3
+    assert "me:1" not in bench.comparisons
+    assert len({address for address in bench.comparisons if address}) == 10
+
+
+def test_who_knows_nobody_else_compares_with_control() -> None:
+    bench = Bench(peers=0)
+    bench.run(50.0)
+    assert set(bench.comparisons) == {None}
+
+
+def test_after_the_table_was_emptied_the_same_bytes_are_news_again() -> None:
+    bench = Bench()
+    bench.hear(entry("new"))
+    bench.hear(entry("new"))
+    bench.table.clear()
+    bench.machine.forget_what_was_seen()
+    bench.hear(entry("new"))
+    assert bench.table.get("new") == entry("new")
+
+
+def test_the_same_seed_does_the_same() -> None:
+    def life() -> list[tuple[str, Datagram]]:
+        bench = Bench(seed=9)
+        bench.hear(entry("new"))
+        bench.run(30.0)
+        return bench.sent
+
+    assert life() == life()
