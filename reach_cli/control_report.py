@@ -120,6 +120,14 @@ def _of_another(asked: Asked, other: dict[str, Any]) -> list[Problem]:
             "refuses entries, compare `cluster` and the clocks of both machines."
         )
         return [Problem(name, what, to_do, True)]
+    differs_s = float(other.get("differs_s") or 0.0)
+    if differs_s > MOST_BEHIND_S:
+        what = f"The tables of {asked.node} and {name} have differed for {duration(differs_s)}."
+        to_do = (
+            "One of them refuses what the other has: look at `entries_refused` and `entries_forged` in the metrics and "
+            "at the log (level warn) of both, and see that each has the other in its `peers`."
+        )
+        return [Problem(name, what, to_do, True)]
     if _differ(str(other.get("hash") or ""), str((asked.status or {}).get("hash") or "")):
         what = f"The tables of {asked.node} and {name} differ at this moment."
         return [Problem(name, what, "Under changes that is normal. Ask again: it must not last over 10 s.", False)]

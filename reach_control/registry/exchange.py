@@ -25,7 +25,8 @@ TWIN = "Another control node has this node's id: it runs with a copy of its stat
 
 
 class NodeState(NamedTuple):
-    """Another control node as seen from here. `behind_s`: how long it has been lacking something of ours."""
+    """Another control node as seen from here. `behind_s`: how long it has been lacking something of ours; `differs_s`:
+    how long the two tables have differed although each has told the other everything."""
 
     id: str
     url: str
@@ -33,6 +34,7 @@ class NodeState(NamedTuple):
     hash: str
     seq: int
     behind_s: float
+    differs_s: float
     frozen: str
     trouble: str
 
@@ -206,4 +208,7 @@ class Exchange:
         trouble = link.trouble
         if not trouble and link.sent is not None and now_s - link.sent.at_s >= ANSWER_S:
             trouble = "It does not answer."
-        return NodeState(link.node, link.url, link.is_reachable, link.hash, link.seq, behind_s, link.frozen, trouble)
+        is_different = bool(link.hash) and link.hash != self._registry.table.hash
+        differs_s = round(max(0.0, now_s - link.same_s), 3) if is_different else 0.0
+        return NodeState(link.node, link.url, link.is_reachable, link.hash, link.seq, behind_s, differs_s, link.frozen,
+                         trouble)

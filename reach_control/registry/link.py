@@ -48,6 +48,7 @@ class Link:
         self.frozen = ""
         self.agents = 0
         self.level_s = now_s  # when the other had all of ours
+        self.same_s = now_s  # when both tables were last the same, or one of them on the move
         self._pushed_s = -IDLE_S
         self._pause_s = 0.0
         self._compare_s: float | None = None  # when a comparison is due
@@ -114,8 +115,10 @@ class Link:
     def see(self, own_hash: str, is_quiet: bool, now_s: float) -> None:
         """Both tables as they are now; `is_quiet`: each has told the other everything."""
         if not self.hash or not is_quiet:
+            self.same_s = now_s
             return
         if self.hash == own_hash:
+            self.same_s = now_s
             self._compare_s, self._fruitless = None, 0
         elif self._compare_s is None:
             self._compare_s = now_s + self._pause_after_s()

@@ -119,6 +119,24 @@ class Spread:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
+    def datagrams(self) -> dict[str, float]:
+        """How many were `sent`, `received`, `unreadable`, `flooded`, `not_sent`; for the metrics."""
+        own = self._socket.counts if self._socket is not None else Counter[str]()
+        return {"sent": own["sent"], "received": own["received"], "unreadable": self.counts["datagrams_unreadable"],
+                "flooded": own["flooded"], "not_sent": own["not_sent"]}
+
+    def entries(self) -> dict[str, float]:
+        """How many were `new`, `known`, `forged`, `unknown_key`, `unverified`, `unreadable`."""
+        counts = self.machine.counts
+        found = {one: counts[f"entries_{one}"] for one in ("new", "known", "forged", "unknown_key", "unverified")}
+        return {**found, "unreadable": counts["entries_unreadable"] + self.counts["entries_unreadable"]}
+
+    def exchanges(self) -> dict[str, float]:
+        """How many were `done`, `failed`, `skipped`, because enough are under way."""
+        counts = self.counts
+        return {"done": counts["exchanges"], "failed": counts["exchanges_failed"],
+                "skipped": counts["exchanges_skipped"]}
+
     def load(self, entries: Sequence[Entry]) -> list[Change]:
         """Take in a part of a whole table that control sent."""
         return self.machine.learn(entries, "snapshot", "control", self._loop.time(), wall_ms())

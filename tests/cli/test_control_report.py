@@ -29,6 +29,7 @@ def asked(document: dict[str, Any] | None, error: str = "") -> Asked:
         (status(other(reachable=False, id="")), "one cannot reach http://b:1.", True),
         (status(other(behind_s=42.0)), "two (http://b:1) has lacked changes of one for 42 s.", True),
         (status(other(behind_s=9.9, hash="bb" * 16)), "The tables of one and two (http://b:1) differ", False),
+        (status(other(differs_s=75.0, hash="bb" * 16)), "The tables of one and two (http://b:1) have differed for 1 min", True),
         (status(other(url="", reachable=False)), "two tells one of changes, but is not among its `peers`.", False),
         (status(frozen="4 of 5 agents fell silent."), "4 of 5 agents fell silent.", False),
         (status(snapshot={"path": "/x", "problem": "no room"}), "one cannot write its table to /x: no room", False),

@@ -205,7 +205,7 @@ def test_pauses_grow_while_a_node_is_away_and_end_when_it_is_back() -> None:
     nodes.run(6)
     (state,) = nodes.exchanges[0].nodes(nodes.owners[0].now)
     assert (state.id, state.url, state.reachable, state.trouble) == ("node-1", url(1), True, "")
-    assert (state.behind_s, state.hash) == (0.0, nodes.owners[1].registry.table.hash)
+    assert (state.behind_s, state.differs_s, state.hash) == (0.0, 0.0, nodes.owners[1].registry.table.hash)
     assert nodes.exchanges[0].due_s(url(1), nodes.owners[0].now) <= 1
 
 

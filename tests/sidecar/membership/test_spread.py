@@ -199,3 +199,14 @@ async def test_news_of_what_holds_mesh_wide_come_with_any_datagram(world: World)
     b.sidecar.membership.spread.machine._on_notice = heard.append
     a.sidecar.membership.spread.machine.receive(Datagram(0, "control", 0, 99), "control", 0.0, NOW_MS)
     await until(lambda: heard == [99])
+
+
+async def test_what_happened_is_counted_for_the_metrics(world: World) -> None:
+    a, b = await world.add("a", "b")
+    learn(a, other())
+    await until(lambda: known(b, "new"))
+    await a.sidecar.membership.spread._counted(a.sidecar.membership.spread._compare(b.sidecar.addresses["mesh"]))
+    spread = b.sidecar.membership.spread
+    assert spread.datagrams()["received"] >= 1
+    assert spread.entries()["new"] == 1
+    assert a.sidecar.membership.spread.exchanges() == {"done": 1, "failed": 0, "skipped": 0}
