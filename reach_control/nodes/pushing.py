@@ -30,7 +30,7 @@ class Nodes:
                  clock: Callable[[], Moment], apply: Callable[[list[Change]], None], learned: Callable[[], None],
                  heard: Callable[[], None], log: ControlLog) -> None:
         self.exchange = exchange
-        self._urls = [url.rstrip("/") for url in urls]
+        self._urls = list(dict.fromkeys(url.rstrip("/") for url in urls))
         self._tables = tables
         self._keys = keys
         self._client = client

@@ -24,13 +24,17 @@ from reach_core.peer import Entry
 from reach_core.table import PeerTable
 
 MAX_ROUNDS = 16
+SAY_EVERY_S = 10.0
+MOST_SOURCES = 256
 
 Post = Callable[[bytes], Awaitable[bytes]]
 
 
 class Tables:
-    """`meet` takes in verified entries. `counts`: `asked`, `answered`, `entries_met`, `_forged`, `_unknown_key`,
-    `_unverified`, `_unreadable`."""
+    """`meet` takes in verified entries; `forged` is told of an altered one, and who passed it on, now and then.
+
+    `counts`: `asked`, `answered`, `entries_met`, `_forged`, `_unknown_key`, `_unverified`, `_unreadable`.
+    """
 
     def __init__(self, node: str, table: PeerTable, keyring: Keyring, random: Random,
                  meet: Callable[[list[Entry]], object], now_s: Callable[[], float],
@@ -44,6 +48,7 @@ class Tables:
         self._now_s = now_s
         self._forged = forged
         self._allowance = Allowance()
+        self._say_again_at: dict[str, float] = {}  # by source
 
     def answer(self, data: bytes, source: str) -> bytes:
         """To a question of `source`. Raises CompareError."""
@@ -77,7 +82,12 @@ class Tables:
         if self._keyring.verify(entry):
             return True
         self.counts["entries_forged"] += 1
-        self._forged(entry.agent_id, source)
+        now_s = self._now_s()
+        if len(self._say_again_at) > MOST_SOURCES:
+            self._say_again_at.clear()
+        if now_s >= self._say_again_at.get(source, now_s):
+            self._say_again_at[source] = now_s + SAY_EVERY_S
+            self._forged(entry.agent_id, source)
         return False
 
     def _learn(self, packed: Sequence[bytes], source: str | None, sender: str) -> None:

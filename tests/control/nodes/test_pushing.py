@@ -177,6 +177,17 @@ async def test_its_own_address_in_the_list_is_found_out(cluster: Any) -> None:
     await until(lambda: "this node itself" in node.status()["nodes"][0]["trouble"])
 
 
+async def test_an_address_that_is_in_the_list_twice_is_told_once(cluster: Any) -> None:
+    nodes = await cluster(2, started=1)
+    twice = nodes[1]
+    url = nodes[0].url
+    twice.config = type(twice.config)(listen=twice.config.listen, peers=[url, f"{url}/"],
+                                      state_dir=twice.config.state_dir)
+    await twice.start()
+    assert [one["url"] for one in twice.status()["nodes"]] == [url]
+    await until(lambda: twice.status()["nodes"][0]["reachable"])
+
+
 async def test_an_agent_lives_where_it_is_heard(cluster: Any) -> None:
     """Two nodes that lose each other: each keeps its own agent, and both are whole when they meet again."""
     nodes = await cluster(2)

@@ -40,8 +40,9 @@ async def test_one_that_slept_for_half_a_day_forgets_before_it_tells(
 async def test_it_forgets_too_where_the_others_cannot_reach_it(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = await cluster(2)
     nodes[0].register("a")
-    await until(lambda: nodes[1].rank("a") == "up")
+    await until(lambda: nodes[0].table.hash == nodes[1].table.hash and len(nodes[1].table) == 1)
     awake, asleep = nodes
+    await until(lambda: not asleep.running._nodes._comparing)
 
     async def unreachable(*_: object) -> None:
         raise Unanswered("the way there is closed")

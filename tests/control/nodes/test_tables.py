@@ -122,6 +122,20 @@ def test_who_sends_too_much_is_not_verified_and_does_not_keep_others_out() -> No
     assert sum(node.met) == 500
 
 
+def test_a_liar_is_named_now_and_then_and_not_for_each_lie() -> None:
+    node = Node(1)
+    real = node.has("a")[0]
+    for ver in range(2, 150):
+        altered = entry("a", ver)
+        altered.__dict__["signature"] = real.signature
+        tell(node, [altered])
+    assert node.tables.counts["entries_forged"] == 148
+    assert node.forged == [("a", "me")]
+    node.now_s += 10.0
+    tell(node, [altered])
+    assert len(node.forged) == 2
+
+
 def test_what_cannot_be_verified_costs_its_sender_no_allowance() -> None:
     """Or else a node that lacks a key would take in nothing."""
     node, other = Node(1), Node(2)
