@@ -192,6 +192,32 @@ def test_late_double_and_foreign_acknowledgements_do_no_harm() -> None:
     assert world.seeds.counts["acknowledged"] == 4
 
 
+def test_what_only_a_stranger_acknowledged_counts_as_unheard() -> None:
+    world = World(agents(20), nobody)
+    world.tell(agent(3, ver=2))
+    world.tick()
+    world.seeds.acknowledged(world.sends[0][2].number, "stranger")
+    world.run()
+    assert world.seeds.unheard == 1
+
+
+def test_places_for_tcp_are_for_what_nobody_has_heard() -> None:
+    """One of each four answers, the others hang: places are taken for 3 s each, and what was heard waits for none. So
+    the longest that anything takes is one sidecar after the other, which is replaced four times."""
+    told: set[int] = set()
+    world = World(agents(300), nobody)
+    world.seeds.add(STORM[:1000], world.now_s)
+    begun_s = world.now_s
+    while (next_s := (due := world.seeds.tick(world.now_s)).next_s) is not None:
+        for address, one in due.sends:
+            if one.number not in told:
+                told.add(one.number)
+                world.seeds.acknowledged(one.number, f"agent-{address[1:-2]}")
+        world.now_s += next_s
+    assert world.seeds.unheard == 0
+    assert world.now_s - begun_s < 5 * (0.6 + PUSH_TIMEOUT_S) + 1
+
+
 def test_numbers_of_an_earlier_process_are_not_used_again() -> None:
     first = set()
     for seed in range(20):
