@@ -36,6 +36,8 @@ BURST = 64
 """That many at once fit into the buffer of a socket."""
 MAX_PUSHES = 16
 PUSH_TIMEOUT_S = 3.0
+MAX_LIFE_S = 30.0
+"""Within this time sidecars have compared their tables three times: what nobody took by then need not be told."""
 _DEFER_S = 0.02  # what finds no place now looks again after this
 _FIRST_NUMBERS = 2**31
 
@@ -67,12 +69,13 @@ class _Target:
 
 
 class _Batch:
-    __slots__ = ("datagram", "entries", "is_heard", "size", "targets", "tried")
+    __slots__ = ("datagram", "entries", "is_heard", "size", "targets", "tried", "until_s")
 
-    def __init__(self, datagram: Datagram, entries: tuple[Entry, ...]) -> None:
+    def __init__(self, datagram: Datagram, entries: tuple[Entry, ...], until_s: float) -> None:
         self.datagram = datagram
         self.entries = entries
         self.size = len(encode(datagram)) + OVERHEAD
+        self.until_s = until_s
         self.is_heard = False
         self.targets: dict[str, _Target] = {}
         self.tried: set[str] = set()
@@ -164,6 +167,9 @@ class Seeds:
         next_s = self._turn_s() if self._waiting or self._is_announcing else None
         for number in reversed(list(self._batches)):  # first what is told for the first time
             batch = self._batches[number]
+            if now_s >= batch.until_s:
+                self._end(number)
+                continue
             for agent_id, target in list(batch.targets.items()):
                 if now_s >= target.due_s:
                     self._try(number, agent_id, target, now_s, due)
@@ -183,7 +189,7 @@ class Seeds:
         while (self._waiting or self._is_announcing) and may_send >= self._fan_out:
             first = list(islice(reversed(self._waiting.values()), MAX_NEWS))
             datagram, taken = pack(first, self._sender, self.notice, self._next)
-            batch = _Batch(datagram, tuple(first[:taken]))
+            batch = _Batch(datagram, tuple(first[:taken]), now_s + MAX_LIFE_S)
             self._choose(batch, self._fan_out, now_s)
             if not batch.targets:  # there is nobody
                 self._waiting.clear()

@@ -11,6 +11,7 @@ from reach_core.gossip.seal import OVERHEAD
 from reach_core.gossip.seeds import (
     BURST,
     MAX_BATCHES,
+    MAX_LIFE_S,
     MAX_PUSHES,
     MAX_TRIED,
     MAX_WAITING,
@@ -373,8 +374,9 @@ def test_no_more_batches_are_under_way_than_it_says_and_those_heard_make_room() 
 def test_pushes_that_hang_take_only_their_places() -> None:
     world = World(agents(300), nobody)
     world.seeds.add(STORM[:600], world.now_s)
+    begun_s = world.now_s
     under_way: dict[tuple[int, str], float] = {}
-    for _ in range(2000):
+    for _ in range(20_000):
         due = world.seeds.tick(world.now_s)
         under_way = {push: until_s for push, until_s in under_way.items() if until_s > world.now_s}
         under_way |= {(push.number, push.agent_id): world.now_s + PUSH_TIMEOUT_S for push in due.pushes}
@@ -382,6 +384,8 @@ def test_pushes_that_hang_take_only_their_places() -> None:
         if due.next_s is None:
             break
         world.now_s += due.next_s
+    assert not len(world.seeds), "news that nobody takes is told no more after a while"
+    assert world.now_s - begun_s <= MAX_LIFE_S + PUSH_TIMEOUT_S
 
 
 def test_with_nobody_to_tell_nothing_waits() -> None:
