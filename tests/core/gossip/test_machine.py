@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from reach_core.gossip.datagram import ACK, NEWS, Datagram, Hint, pack
-from reach_core.gossip.machine import COMPARE_S, FEW, WITH_CONTROL, Gossip, How
+from reach_core.gossip.machine import AT_ONCE_DATAGRAMS, AT_ONCE_EVERY_S, COMPARE_S, FEW, WITH_CONTROL, Gossip, How
 from reach_core.gossip.rumors import PERIOD_S, rounds
 from reach_core.keyring import Keyring, Signer
 from reach_core.messages import unpack_entries
-from reach_core.peer import Entry, Rank, with_signature
-from reach_core.table import Change, PeerTable
+from reach_core.peer import TOMBSTONE_LIFE_MS, Entry, Rank, with_signature
+from reach_core.table import MAX_AHEAD_MS, Change, PeerTable
 
 NOW_MS = 1_700_000_000_000
 SIGNER, STRANGER = Signer(b"1" * 32), Signer(b"2" * 32)
@@ -53,6 +53,17 @@ class Bench:
     def learn(self, entries: Sequence[Entry], how: How, at_s: float = 1.0, source: str = "s") -> list[Change]:
         return self.machine.learn(entries, how, source, at_s, NOW_MS)
 
+    def watch_verified(self) -> list[Entry]:
+        """What is verified from now on; all of it is believed."""
+        verified: list[Entry] = []
+
+        def verify(one: Entry) -> bool:
+            verified.append(one)
+            return True
+
+        self.machine._keyring.verify = verify  # type: ignore[method-assign]
+        return verified
+
     def told(self) -> dict[str, list[str]]:
         """By whom it was sent to: the agents it was about."""
         found: dict[str, list[str]] = {}
@@ -89,8 +100,7 @@ def test_and_again_every_fifth_of_a_second_for_the_usual_rounds() -> None:
 
 def test_what_is_known_is_neither_verified_nor_told() -> None:
     bench = Bench()
-    verified: list[Entry] = []
-    bench.machine._keyring.verify = lambda one: bool(verified.append(one)) or True  # type: ignore[method-assign]
+    verified = bench.watch_verified()
     bench.hear(entry("peer-3"))
     bench.hear(entry("peer-3", ver=0))
     for _ in range(50):
@@ -167,6 +177,30 @@ def test_a_hint_of_something_newer_is_followed() -> None:
     assert bench.pulls == [("peer-1:1", ["peer-2", "other"])]
 
 
+def test_hints_of_one_entry_from_many_are_followed_once_a_second() -> None:
+    bench = Bench()
+
+    def hint(ver: int, at_s: float, source: str, gen: int = NOW_MS) -> None:
+        one = entry("peer-2", ver=ver, gen=gen)
+        datagram = Datagram(NEWS, "peer-1", 0, 0, (), (Hint(one.agent_id, *one.order),))
+        bench.machine.receive(datagram, source, at_s, NOW_MS)
+
+    hint(2, 1.0, "a:1")
+    hint(2, 1.5, "b:1")
+    hint(3, 1.6, "c:1")
+    hint(3, 2.5, "d:1")
+    hint(3, 2.7, "e:1")
+    hint(1, 9.0, "f:1", gen=NOW_MS + MAX_AHEAD_MS + 1)
+    assert [address for address, _ in bench.pulls] == ["a:1", "c:1", "e:1"]
+
+
+def test_a_notice_far_ahead_is_not_taken_for_the_newest_there_will_ever_be() -> None:
+    bench = Bench()
+    bench.hear(notice=NOW_MS + MAX_AHEAD_MS + 1)
+    bench.hear(notice=NOW_MS)
+    assert (bench.notices, bench.machine.counts["notices_unsound"]) == ([NOW_MS], 1)
+
+
 def test_a_notice_is_heard_once_and_passed_on() -> None:
     bench = Bench()
     for notice in (5, 5, 4, 6):
@@ -176,13 +210,58 @@ def test_a_notice_is_heard_once_and_passed_on() -> None:
     assert {one.notice for _, one in bench.sent} == {5, 6}
 
 
-def test_a_storm_of_news_is_told_in_rounds_and_not_one_by_one() -> None:
+def test_a_storm_of_news_fills_datagrams_and_is_not_told_one_by_one() -> None:
     bench = Bench(peers=50)
     for n in range(500):
         bench.hear(entry(f"a-{n}"), at_s=1.0 + n / 100_000, source=f"s-{n % 5}")
     assert len(bench.sent) == 4
     bench.run(1.0)
-    assert len(bench.sent) <= 4 + 6 * 16
+    at_once, in_rounds = 1.0 / AT_ONCE_EVERY_S * AT_ONCE_DATAGRAMS * 4, 5 * 4 * 4
+    assert len(bench.sent) <= 4 + at_once + in_rounds
+    told = {name for names in bench.told().values() for name in names}
+    assert told >= {f"a-{n}" for n in range(400)}
+
+
+def test_news_that_follows_soon_is_told_a_moment_later_and_not_only_with_the_next_round() -> None:
+    bench = Bench()
+    bench.hear(entry("first"), at_s=1.0)
+    bench.hear(entry("second"), at_s=1.0 + AT_ONCE_EVERY_S / 5)
+    assert len(bench.sent) == 4
+    wait_s = bench.machine.tick(1.0 + AT_ONCE_EVERY_S / 5)
+    assert wait_s == pytest.approx(AT_ONCE_EVERY_S * 4 / 5)
+    bench.machine.tick(1.0 + AT_ONCE_EVERY_S)
+    assert [one.agent_id for _, datagram in bench.sent[4:] for one in unpack_entries(datagram.entries)[0]] == ["second"] * 4
+
+
+@pytest.mark.parametrize("how", ["gossip", "compared", "control", "snapshot"])
+def test_what_no_table_would_take_is_not_even_verified(how: How) -> None:
+    bench = Bench()
+    verified = bench.watch_verified()
+    stone = SIGNER.sign(entry("peer-3").tombstone(NOW_MS - TOMBSTONE_LIFE_MS, ver=2))
+    ahead = entry("peer-4", gen=NOW_MS + MAX_AHEAD_MS + 1)
+    assert bench.learn([stone, ahead], how) == []
+    assert (verified, bench.machine.counts["entries_unsound"]) == ([], 2)
+
+
+@pytest.mark.parametrize("how", ["snapshot", "compared"])
+def test_what_was_told_until_now_is_told_no_more_when_something_newer_came_that_is_not_told(how: How) -> None:
+    bench = Bench()
+    bench.hear(entry("peer-3", ver=2))
+    bench.sent.clear()
+    bench.learn([entry("peer-3", ver=3), *(entry(f"a-{n}") for n in range(FEW))], how, at_s=1.1)
+    bench.run(5.0, begin_s=1.1)
+    assert bench.sent == []
+
+
+def test_who_forgets_an_agent_does_not_tell_of_it_either() -> None:
+    """Who slept for a day must not bring back the dead by what he was about to tell."""
+    bench = Bench()
+    bench.hear(entry("peer-3", ver=2), entry("peer-4", ver=2))
+    bench.sent.clear()
+    bench.table.forget("peer-3")
+    bench.machine.forget_what_was_seen()
+    bench.run(0.3, begin_s=1.1)
+    assert {name for names in bench.told().values() for name in names} == {"peer-4"}
 
 
 def test_tables_are_compared_about_every_ten_seconds_every_thirtieth_time_with_control() -> None:

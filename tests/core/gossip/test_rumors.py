@@ -61,6 +61,29 @@ def test_fresh_only_is_what_was_never_told() -> None:
     assert rumors.next("me", fresh_only=True) == []
 
 
+def test_it_says_whether_anything_was_never_told() -> None:
+    rumors = Rumors()
+    found = [rumors.has_fresh]
+    rumors.add(entry("a"), 5)
+    found.append(rumors.has_fresh)
+    rumors.next("me", fresh_only=True)
+    found.append(rumors.has_fresh)
+    rumors.note(7, 5)
+    found.append(rumors.has_fresh)
+    rumors.next("me", fresh_only=True)
+    found.append(rumors.has_fresh)
+    assert found == [False, True, False, True, False]
+
+
+def test_what_is_not_true_any_more_can_be_dropped() -> None:
+    rumors = Rumors()
+    for name in ("a", "b", "c"):
+        rumors.add(entry(name), 5)
+        rumors.next("me")
+    rumors.keep(lambda one: one.agent_id != "b")
+    assert sorted(told(rumors.next("me"))) == ["a", "c"]
+
+
 def test_what_is_dropped_is_told_no_more() -> None:
     rumors = Rumors()
     rumors.add(entry("a"), 5)
