@@ -131,7 +131,7 @@ class Control:
         exchange = Exchange(registry, keys.node, self._listeners.url, chance, epoch=epoch,
                             verify=lambda entry: self._tables.verify(entry, "another control node"))
         self._nodes = Nodes(self.config.peers, exchange, self._tables, keys, self._client, clock, self._service.apply,
-                            self._tending.changed, self._heard, self.log)
+                            self._tending.changed, self._heard, self._is_stale, self.log)
 
     async def _restore(self) -> None:
         config, now = self.config, clock()
@@ -195,6 +195,9 @@ class Control:
         entries = self._service.registry.table.delta_since(since, seq) or []
         own = self._keys.signer(clock().ms).key_id
         self._seeding.tell([entry for entry in entries if entry.signature[:KEY_ID_BYTES] == own])
+
+    def _is_stale(self) -> bool:
+        return self._absence.is_too_long(_boot_s())
 
     def _heard(self) -> None:
         """Another node or a sidecar was heard of. Whoever was away for too long begins anew, before tables are

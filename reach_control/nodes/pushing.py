@@ -24,11 +24,12 @@ PAUSE_S = 1.0
 
 class Nodes:
     """`urls` of the others. `apply` is told what changed in the table, `learned` that keys or the secret did; `heard`
-    is called when another node has answered, before tables are compared with it."""
+    is called when another node has answered, before tables are compared with it. While `is_stale`, nothing of the
+    table is told."""
 
     def __init__(self, urls: Sequence[str], exchange: Exchange, tables: Tables, keys: NodeKeys, client: Client,
                  clock: Callable[[], Moment], apply: Callable[[list[Change]], None], learned: Callable[[], None],
-                 heard: Callable[[], None], log: ControlLog) -> None:
+                 heard: Callable[[], None], is_stale: Callable[[], bool], log: ControlLog) -> None:
         self.exchange = exchange
         self._urls = list(dict.fromkeys(url.rstrip("/") for url in urls))
         self._tables = tables
@@ -38,6 +39,7 @@ class Nodes:
         self._apply = apply
         self._learned = learned
         self._heard = heard
+        self._is_stale = is_stale
         self._log = log
         self._confirmation = Confirmation(self._urls, keys, client, log)
         self._stirred = {url: asyncio.Event() for url in self._urls}
@@ -119,11 +121,8 @@ class Nodes:
                 task.add_done_callback(lambda _: self._comparing.pop(url, None))
 
     async def _tell(self, url: str) -> None:
-        secret, made_ms = self._keys.secret
-        push = msgspec.structs.replace(self.exchange.push(url, self._clock()), keys=self._keys.own_publics(),
-                                       secret=secret, made_ms=made_ms)
         try:
-            answer = await self._client.push(url, push)
+            answer = await self._client.push(url, self._next_push(url))
         except Unanswered as error:
             self.exchange.failed(url, self._clock(), f"{error}.")
             self._say(url, f"The control node {url} is not told of changes: {error}. It is tried again.")
@@ -132,6 +131,13 @@ class Nodes:
         if answer.node != self._keys.node:
             self._heard()
         self._say(url, "")
+
+    def _next_push(self, url: str) -> NodePush:
+        secret, made_ms = self._keys.secret
+        push = self.exchange.push(url, self._clock())
+        if self._is_stale():  # whoever answers makes this node begin anew
+            push = msgspec.structs.replace(push, entries=[], renewals=[], hash="")
+        return msgspec.structs.replace(push, keys=self._keys.own_publics(), secret=secret, made_ms=made_ms)
 
     async def _compare(self, url: str) -> None:
         is_same = False

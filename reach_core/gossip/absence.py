@@ -17,11 +17,14 @@ class Absence:
         self._max_away_s = max_away_s
         self._heard_s = now_s
 
+    def is_too_long(self, now_s: float) -> bool:
+        """Is what is known not to be told: did an absence end that was too long, or would one end now?"""
+        return self.ended or now_s - self._heard_s > self._max_away_s
+
     def heard(self, now_s: float) -> bool:
         """Another node was heard of. True from the end of an absence that was too long until `reset`: what is known is
         not to be used or told then."""
-        if now_s - self._heard_s > self._max_away_s:
-            self.ended = True
+        self.ended = self.is_too_long(now_s)
         self._heard_s = max(self._heard_s, now_s)
         return self.ended
 

@@ -4,12 +4,20 @@ import asyncio
 from typing import Any
 
 import pytest
-from harness.control_nodes import until
+from harness.control_nodes import Node, until
 
 from reach_control import app as app_module
 from reach_control.journal.snapshot import Snapshot, SnapshotError
 from reach_control.membership.client import Unanswered
 from reach_core.gossip.absence import MAX_AWAY_S
+
+
+def is_quiet(*nodes: Node) -> bool:
+    """All have the same, and nothing of it is under way."""
+    told = all(link.sent is None and link.acked == node.table.seq
+               for node in nodes for link in node.running._nodes.exchange._links.values())
+    comparing = any(node.running._nodes._comparing for node in nodes)
+    return told and not comparing and len({node.table.hash for node in nodes}) == 1
 
 
 async def test_one_that_slept_for_half_a_day_forgets_before_it_tells(
@@ -19,8 +27,8 @@ async def test_one_that_slept_for_half_a_day_forgets_before_it_tells(
     nodes = await cluster(2)
     for name in "abc":
         nodes[0].register(name)
-    await until(lambda: nodes[0].table.hash == nodes[1].table.hash and len(nodes[1].table) == 3)
     awake, asleep = nodes
+    await until(lambda: is_quiet(awake, asleep))
     epoch = asleep.running.feed.epoch
     asleep.running._absence._heard_s -= MAX_AWAY_S + 1
     awake.leave("a")
@@ -40,9 +48,8 @@ async def test_one_that_slept_for_half_a_day_forgets_before_it_tells(
 async def test_it_forgets_too_where_the_others_cannot_reach_it(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = await cluster(2)
     nodes[0].register("a")
-    await until(lambda: nodes[0].table.hash == nodes[1].table.hash and len(nodes[1].table) == 1)
     awake, asleep = nodes
-    await until(lambda: not asleep.running._nodes._comparing)
+    await until(lambda: is_quiet(awake, asleep))
 
     async def unreachable(*_: object) -> None:
         raise Unanswered("the way there is closed")

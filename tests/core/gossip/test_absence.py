@@ -16,6 +16,17 @@ def test_a_long_one_lasts_until_the_table_was_loaded_anew() -> None:
     assert not absence.heard(10.0 + MAX_AWAY_S + 3)
 
 
+def test_who_is_about_to_tell_asks_without_having_heard() -> None:
+    absence = Absence(0.0)
+    assert not absence.is_too_long(MAX_AWAY_S)
+    assert absence.is_too_long(MAX_AWAY_S + 1)
+    assert not absence.ended
+    assert absence.heard(MAX_AWAY_S + 2)
+    assert absence.is_too_long(MAX_AWAY_S + 3)
+    absence.reset()
+    assert not absence.is_too_long(MAX_AWAY_S + 3)
+
+
 def test_it_counts_from_the_start_of_a_node_that_never_heard_anybody() -> None:
     assert Absence(5.0).heard(6.0 + MAX_AWAY_S)
 
