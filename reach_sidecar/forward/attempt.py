@@ -20,6 +20,7 @@ from reach_sidecar.forward.choose import Choose
 from reach_sidecar.forward.failure import AttemptFailed
 from reach_sidecar.forward.observe import CallLog
 from reach_sidecar.forward.offers import FindOffers
+from reach_sidecar.forward.pinned import UNKNOWN, Pinned
 from reach_sidecar.forward.replay import ReplayedBody
 from reach_sidecar.forward.send import Send
 from reach_sidecar.forward.verdict import final_answer, problem_of
@@ -78,7 +79,7 @@ class Attempt:
             peer.in_flight += 1  # from the choice on: whoever chooses next has to see it
             try:
                 if call.pinned is not None:
-                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, b"-"), call.caller,
+                    await call.pinned.to(peer.agent_id, peer.journals.get(offer.capability.dedup, UNKNOWN), call.caller,
                                          call.deadline, call)
                 call.sends += 1
                 response = await self._send(call, offer, body, asked_again=step is not None and step.go == "same_agent")
@@ -104,6 +105,8 @@ class Attempt:
                 failed = AttemptFailed(result, _said(response, outcome), response)
             ms = (perf_counter() - started) * 1000
             self._failed(call, offer, failed, trial, ms)
+            if call.pinned is not None:
+                await _tell(call.pinned, call, offer, failed)
             step = self._next(call, offer, body, counted)
             waits_s = self._waits_s(call, failed, step)
             if step.go == "stop" or waits_s is None or not self._may_repeat(call, failed, step):
@@ -287,6 +290,22 @@ class Attempt:
 _SESSION_STAYS: frozenset[str] = frozenset({"busy", "retryable", "server_error"})
 _MAY_RUN_AGAIN: frozenset[str] = frozenset({"broken", "agent_broke", "timeout"})  # of calls that may be repeated
 _AT_ONCE: frozenset[str] = frozenset({"busy", "draining", "agent_unreachable", "not_here", "store_unavailable"})
+
+
+async def _tell(pinned: Pinned, call: Call, offer: Offer, failed: AttemptFailed) -> None:
+    """What the attempt says of the key, to all calls with it.
+
+    The first call can start a run, until it is in doubt. While none of its attempts ran, nothing has run. Any other
+    call asks without an id, and so only hears of a run that goes on: when that one's agent says that nothing was done,
+    there was no other.
+    """
+    leads = pinned.leader is call
+    if leads and call.executed != "no":
+        pinned.leads_no_more()
+        leads = False
+    if leads or (failed.result == "retryable" and not offer.capability.idempotent):
+        journal = offer.peer.journals.get(offer.capability.dedup, UNKNOWN)
+        await pinned.learn(offer.peer.agent_id, journal, call.deadline)
 
 
 def _repeatable(call: Call) -> bool:

@@ -6,7 +6,8 @@ note and goes nowhere else; it is in doubt from the start, as if the first call'
 when every attempt is known not to have run, the key is free again (design §3, "Dedup").
 
 Two calls with one key at the same time share the note: the second waits until the first has an agent, and joins it
-there. From then on neither takes the key elsewhere.
+there. From then on neither takes the key elsewhere. Where that store's id is not known yet, the second waits for the
+first one's answer, which tells it.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from reach_sidecar.forward.call import Call
 from reach_sidecar.forward.observe import Layer
 from reach_sidecar.forward.pinned import Pinned, unavailable
 from reach_sidecar.forward.stores import Stores
+from reach_sidecar.forward.whole_body import is_short
 from reach_sidecar.http1.body import Body
 from reach_sidecar.http1.message import Response
 from reach_sidecar.journal.database import StoreUnavailable
@@ -59,6 +61,10 @@ class Pin:
         try:
             return await self._pinned_call(call, pinned)
         finally:
+            if pinned.leader is call:
+                if call.executed == "no" and len(call.results) == call.sends:
+                    self._free(pinned)  # whatever ended it: nothing is under way, and nothing ran
+                pinned.leads_no_more()
             if pinned.decider is call:
                 pinned.decided()  # without an agent: the next in line is to find one
             self._let_go(pinned)
@@ -84,12 +90,17 @@ class Pin:
             self._let_go(pinned)
 
     async def _pinned_call(self, call: Call, pinned: Pinned) -> Response:
-        while pinned.decider is not None:
+        while not pinned.open:
+            if pinned.decider is None and not is_short(call.request):  # the agent's side would say so too
+                raise Problem("in_progress", "The first call with this key is still running, and this request is too "
+                              "long to be compared with it: wait and ask again.")
             await pinned.wait(call.deadline)
         if not pinned.agent:
             pinned.decider = call
             if not pinned.known:
                 await _read(pinned, call.deadline)
+            if not pinned.agent:
+                pinned.leader = call
         if pinned.agent:
             if pinned.decider is call:
                 pinned.decided()

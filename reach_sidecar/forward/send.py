@@ -17,6 +17,7 @@ from reach_sidecar.forward.chain import Chains, read_left
 from reach_sidecar.forward.failure import AttemptFailed, request_broke
 from reach_sidecar.forward.observe import traceparent
 from reach_sidecar.forward.outgoing import frame, switch
+from reach_sidecar.forward.pinned import UNKNOWN
 from reach_sidecar.forward.replay import KEEP_AT_MOST, ReplayedBody
 from reach_sidecar.http1.body import Body, BodyError, BodyTooLarge
 from reach_sidecar.http1.client import (
@@ -59,8 +60,10 @@ class Send:
         peer = offer.peer
         doubted = asked_again and call.executed != "no"
         if not doubted and not call.doubtful:
-            call.journal = peer.journals.get(offer.capability.dedup, b"-")
+            call.journal = peer.journals.get(offer.capability.dedup, UNKNOWN)
             call.first_sent = self._loop.time()
+        if call.pinned is not None:
+            call.journal = call.pinned.journal  # what is noted, or has been learnt since
         started = perf_counter()
         connection = peer.pool.take_idle(MESH_IDLE_S) or await self._connect(call, offer)
         peer.called_at = call.started
@@ -148,7 +151,7 @@ class Send:
         """The id of the store that knows whether the call ran, if that still does: memory forgets, and then having no
         row means nothing."""
         if offer.capability.dedup == "memory" and self._loop.time() - call.first_sent > MEMORY_KNOWS_S:
-            return b"-"
+            return UNKNOWN
         return call.journal
 
     async def _judge(self, response: Response, peer: Peer, deadline: float) -> fields.Load | None:

@@ -5,6 +5,7 @@ one has to find the first.
 """
 
 import asyncio
+import shutil
 from typing import Any
 
 import pytest
@@ -72,6 +73,66 @@ async def knows_the_store(inner: Mesh, a: Node, b: Node, gate: Valve, target: st
     gate.open()
     assert (await first).status == 200
     gate.shut()
+
+
+# -- whoever comes beside it, before its caller knows the agent's store
+
+NOT_DONE = b"HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+async def lost_its_store(inner: Mesh, b: Node) -> Node:
+    """`b` anew, without what was on its disk; its agent lives on."""
+    await b.sidecar.stop(leave=False)
+    inner.nodes.remove(b)
+    shutil.rmtree(b.sidecar.config.state_dir or "")
+    new = await inner.node(b.id, ok(), does(), agent={"address": b.agent.url})
+    new.agent_or_none, new.ver = b.agent, b.ver
+    return new
+
+
+@pytest.mark.parametrize("when", ["while it runs", "while the first waits to try again"])
+async def test_a_second_call_makes_no_doubt_of_what_was_not_done(inner: Mesh, when: str) -> None:
+    """The agent says once that it did nothing. Both calls try again, and it runs once."""
+    gate = Gate(NOT_DONE)
+    a, b = await inner.pair(in_turn(gate, ok(b"done")), does())
+    first = await under_way(inner, a, b, "/to/pay/x", KEY)
+    if when != "while it runs":
+        gate.open()
+        await until(lambda: not b.sidecar.local.running and not a.peer("b").in_flight, "the first answer")
+    second = asyncio.ensure_future(inner.ask(a, "/to/pay/x", KEY, body=b"work"))
+    await until(lambda: second.done() or a.sidecar.metrics.in_flight["out"] == 2, "the second call")
+    gate.open()
+    assert [(one.status, one.body) for one in (await first, await second)] == [(200, b"done")] * 2
+    repeat = await inner.ask(a, "/to/pay/x", KEY, body=b"work")
+    assert (repeat.body, len(b.agent.asked)) == (b"done", 2)
+
+
+async def test_nobody_runs_again_what_a_lost_store_would_know(inner: Mesh) -> None:
+    """The first answer ever is lost, and with it all that the agent's side knew."""
+    a, b = await inner.pair(Gate(), does())
+    async with wire_between(a, b) as wire:
+        calls = [await under_way(inner, a, b, "/to/pay/x", KEY)]
+        calls.append(asyncio.ensure_future(inner.ask(a, "/to/pay/x", KEY, body=b"work")))
+        await until(lambda: a.sidecar.metrics.in_flight["out"] == 2, "the second call")
+        wire.down()
+        new = await lost_its_store(inner, b)
+        a.learn(new.entry())
+        answers = [await call for call in calls] + [await inner.ask(a, "/to/pay/x", KEY, body=b"work")]
+    assert [(one.code, one.json["executed"]) for one in answers] == [("outcome_unknown", "unknown")] * 3
+    assert len(b.agent.asked) == 1
+
+
+async def test_an_id_that_came_with_a_refusal_to_work_counts_afterwards(inner: Mesh) -> None:
+    """Not done, says the agent first. Then it works, the answer is lost, and so is the store."""
+    a, b = await inner.pair(in_turn(NOT_DONE, Gate()), does())
+    async with wire_between(a, b) as wire:
+        call = await under_way(inner, a, b, "/to/pay/x", KEY, runs=2)
+        wire.down()
+        new = await lost_its_store(inner, b)
+        a.learn(new.entry())
+        answers = [await call] + [await inner.ask(a, "/to/pay/x", KEY, body=b"work") for _ in range(2)]
+    assert [(one.code, one.json["executed"]) for one in answers] == [("outcome_unknown", "unknown")] * 3
+    assert len(b.agent.asked) == 2
 
 
 # -- by whatever name the caller goes

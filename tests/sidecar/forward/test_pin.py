@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from harness.sidecars import Asked, Mesh, Node, hangs, hangs_up, ok, until
-from sidecar.forward.keyed import Gate, Slow, capability
+from sidecar.forward.keyed import Gate, Slow, capability, once
 from sidecar.http1.raw import Answer
 
 from reach_core.peer import Rank
@@ -83,6 +84,8 @@ async def test_a_note_that_takes_too_long(inner: Mesh) -> None:
     answer = await pay(inner, a, "k", "Reach-Timeout: 80ms")
     assert (answer.code, answer.json["executed"], asked(b)) == ("deadline_exceeded", "no", [0])
     slow.go.set()
+    await until(lambda: not pin(a)._pinned)
+    assert await note(a) is None, "it may be written late, and nothing was sent"
     assert (await pay(inner, a)).status == 200
 
 
@@ -267,3 +270,71 @@ async def test_a_client_that_goes_away_leaves_the_note_and_no_slot(inner: Mesh) 
     await inner.idle()
     assert await note(a) is not None
     assert pin(a)._pinned == {}
+
+
+# -- while the called store's id is not known
+
+LATER = b"HTTP/1.1 503 X\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nno"
+MUCH_LATER = LATER.replace(b": 1", b": 30")
+
+
+async def hung_up(inner: Mesh, a: Node, when: Callable[[], object]) -> None:
+    """A call whose caller goes away then."""
+    client = await inner.connect(a)
+    await client.send(b"POST /to/pay/x HTTP/1.1\r\nHost: 127.0.0.1:7070\r\nIdempotency-Key: k\r\nContent-Length: 4\r\n"
+                      b"\r\nwork")
+    await until(when)
+    client.close()
+    await until(lambda: not pin(a)._pinned)
+
+
+def users(a: Node) -> int:
+    return sum(pinned.users for pinned in pin(a)._pinned.values())
+
+
+async def test_who_waits_takes_over_where_the_first_gives_up(inner: Mesh) -> None:
+    """Nothing ran, and the first one says so: the second has joined nothing."""
+    a, b = await inner.pair(Gate(MUCH_LATER), capability("durable"))
+    first = asyncio.ensure_future(pay(inner, a, "k", "Reach-Timeout: 3s"))
+    await until(lambda: b.agent.asked)
+    second = asyncio.ensure_future(pay(inner, a))
+    await until(lambda: users(a) == 2)
+    b.agent.script.open.set()  # type: ignore[attr-defined]
+    b.agent.script = Gate(ok(b"now"))
+    b.agent.script.open.set()
+    assert ((await first).status, (await second).body) == (503, b"now")
+    assert (asked(b), (await pay(inner, a)).body) == ([2], b"now")
+
+
+async def test_who_waits_for_the_first_has_a_deadline(inner: Mesh) -> None:
+    a, b = await inner.pair(Gate(), capability("durable"))
+    first = asyncio.ensure_future(pay(inner, a))
+    await until(lambda: b.agent.asked)
+    answer = await pay(inner, a, "k", "Reach-Timeout: 100ms")
+    assert (answer.code, answer.json["executed"]) == ("deadline_exceeded", "unknown")
+    b.agent.script.open.set()  # type: ignore[attr-defined]
+    assert (await first).status == 200
+
+
+async def test_a_caller_that_goes_away_between_two_attempts_leaves_no_doubt(inner: Mesh) -> None:
+    a, b = await inner.pair(LATER, capability("durable"))
+    await hung_up(inner, a, lambda: b.agent.asked and not a.peer("b").in_flight)
+    assert await note(a) is None
+    b.agent.script = Gate(ok(b"now"))
+    b.agent.script.open.set()
+    assert ((await pay(inner, a)).body, asked(b)) == (b"now", [2])
+
+
+async def test_who_comes_back_to_a_run_learns_that_it_was_none(inner: Mesh) -> None:
+    """The first caller went away while its agent worked. Who repeats it hears with its own ears: not done."""
+    a, b = await inner.pair(Gate(BUSY), capability("durable"))
+    await hung_up(inner, a, lambda: b.agent.asked)
+    again = asyncio.ensure_future(pay(inner, a))
+    await until(lambda: next(iter(once(b)._runs.values()))._waiting)
+    b.agent.script.open.set()  # type: ignore[attr-defined]
+    b.agent.script = Gate(ok(b"now"))
+    b.agent.script.open.set()
+    assert ((await again).body, asked(b)) == (b"now", [2])
+    found = await note(a)
+    assert found is not None
+    assert found.journal == b.sidecar.stores._durable.id  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ import pytest
 
 from reach_core.problem import Problem
 from reach_sidecar.forward.call import Call
-from reach_sidecar.forward.whole_body import whole_body
+from reach_sidecar.forward.whole_body import is_short, whole_body
 from reach_sidecar.http1.body import Body, BodyError
 from reach_sidecar.http1.message import Request, field
 from reach_sidecar.policy.dedup import FINGERPRINT_AT_MOST
@@ -33,6 +33,7 @@ async def test_one_that_is_still_coming_is_waited_for() -> None:
     call = call_with(body, length=6)
     asked: list[None] = []
     body.on_first_read = lambda: asked.append(None)
+    assert is_short(call.request)
     waiting = asyncio.ensure_future(whole_body(call))
     for piece in (b"abc", b"def"):
         await asyncio.sleep(0)
@@ -48,6 +49,7 @@ async def test_one_that_is_long_or_of_unknown_length_streams(length: int | None)
     body = Body()
     body.feed(b"begun")
     call = call_with(body, length)
+    assert not is_short(call.request)
     assert await whole_body(call) is None
     assert call.request.body is body
     assert body.take() == b"begun", "none of it is lost"
