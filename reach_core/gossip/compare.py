@@ -3,8 +3,12 @@
     Opening     root hash and 256 bucket hashes   ->  Differences  what the other has in buckets that differ
     Transfer    what it lacks, and what I want    ->  Transferred  what I wanted
 
-Each step is bounded, and where more differs than fits the buckets are drawn at random, so a few comparisons mend any
-two tables. An entry without a signature is a note of its owner's own and never offered.
+Each step is bounded, and where more differs than fits it is drawn at random which buckets, or which part of a bucket
+that is too full, are looked at. Each exchange ends either what differed in 32 buckets or moves 200 entries, so a few
+comparisons mend any two tables. An entry without a signature is a note of its owner's own and never offered.
+
+A tombstone whose time is over is not offered if its holder has dropped it (`PeerTable.expire` before comparing); one
+whose clock is behind still offers it, and the other does not take it.
 """
 
 from collections.abc import Sequence
@@ -14,7 +18,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 
 from reach_core.gossip.datagram import Hint, Id
-from reach_core.peer import MAX_ENTRY_BYTES, SIGNATURE_BYTES, Entry, pack_entry
+from reach_core.peer import MAX_ENTRY_BYTES, SIGNATURE_BYTES, Entry, Order, pack_entry
 from reach_core.table import BUCKETS, PeerTable
 
 PROTOCOL = 1
@@ -29,6 +33,7 @@ _PACKED_BYTES = MAX_ENTRY_BYTES + SIGNATURE_BYTES
 
 Packed = Annotated[bytes, msgspec.Meta(max_length=_PACKED_BYTES)]
 Bucket = Annotated[int, msgspec.Meta(ge=0, lt=BUCKETS)]
+Bound = Annotated[str, msgspec.Meta(max_length=63)]
 Hints = Annotated[tuple[Hint, ...], msgspec.Meta(max_length=MAX_HINTS)]
 
 
@@ -53,12 +58,24 @@ class Opening(Step, frozen=True, kw_only=True, tag="opening"):
 
 class Differences(Step, frozen=True, kw_only=True, tag="differences"):
     """`same`: nothing differs. `orders`: all that the answering side has in some of the buckets that differ, of which
-    there are `differing`; `buckets` says which those are (one without entries has no orders)."""
+    there are `differing`; `buckets` says which those are (one without entries has no orders). With `low` or `high` it
+    is all from the id `low` on, and up to the one before `high`."""
 
     same: bool = False
     differing: Annotated[int, msgspec.Meta(ge=0, le=BUCKETS)] = 0
     buckets: Annotated[tuple[Bucket, ...], msgspec.Meta(max_length=MAX_BUCKETS)] = ()
     orders: Hints = ()
+    low: Bound = ""
+    high: Bound = ""
+
+    @property
+    def is_part(self) -> bool:
+        """Is that not even all of one bucket?"""
+        return bool(self.low or self.high)
+
+    def covers(self, agent_id: str) -> bool:
+        """Would an agent of these buckets be among `orders`, if the answering side knew of it?"""
+        return self.low <= agent_id and (not self.high or agent_id < self.high)
 
 
 class Transfer(Step, frozen=True, kw_only=True, tag="transfer"):
@@ -129,18 +146,23 @@ def differences(table: PeerTable, asked: Opening, random: Random) -> Differences
     chosen: list[int] = []
     hints: list[Hint] = []
     for number in random.sample(differing, min(MAX_BUCKETS, len(differing))):
-        ours = [Hint(agent_id, *order) for agent_id, order in table.orders(number).items()]
+        ours = _offered(table, number)
+        if not chosen and len(ours) > MAX_HINTS:
+            low, high = _some(sorted(ours), random)
+            part = Differences(differing=len(differing), buckets=(number,), low=low, high=high)
+            return msgspec.structs.replace(part, orders=tuple(_hints(ours, part)))
         if len(hints) + len(ours) > MAX_HINTS:
             break
         chosen.append(number)
-        hints += ours
+        hints += _hints(ours)
     return Differences(differing=len(differing), buckets=tuple(chosen), orders=tuple(hints))
 
 
 def transfer(table: PeerTable, found: Differences, sender: str, random: Random) -> Transfer:
     """The second question: what the answering side lacks, and what this one wants."""
     theirs = {hint.agent_id: hint.order for hint in found.orders}
-    ours = {agent_id: order for number in found.buckets for agent_id, order in table.orders(number).items()}
+    ours = {agent_id: order for number in found.buckets for agent_id, order in table.orders(number).items()
+            if found.covers(agent_id)}
     want = [agent_id for agent_id, order in theirs.items() if agent_id not in ours or order > ours[agent_id]]
     newer = [agent_id for agent_id, order in ours.items() if agent_id not in theirs or order > theirs[agent_id]]
     random.shuffle(want)
@@ -155,14 +177,35 @@ def transferred(table: PeerTable, asked: Transfer) -> Transferred:
 
 def is_all(found: Differences, given: Transfer, got: Transferred) -> bool:
     """Did one exchange mend all that differed, as far as each side takes what it was given?"""
-    everything_seen = found.differing <= len(found.buckets)
-    nothing_left = len(given.entries) < MAX_ENTRIES and len(given.want) < MAX_ENTRIES
-    return everything_seen and nothing_left and len(got.entries) == len(given.want)
+    everything_seen = found.differing <= len(found.buckets) and not found.is_part
+    had_room = len(given.entries) < MAX_ENTRIES and sum(map(len, given.entries)) <= MAX_ENTRIES_BYTES - _PACKED_BYTES
+    return everything_seen and had_room and len(given.want) < MAX_ENTRIES and len(got.entries) == len(given.want)
 
 
 def push(entries: Sequence[Entry], sender: str) -> Transfer:
     """News over TCP, for one who does not get datagrams."""
     return Transfer(sender=sender, entries=tuple(pack_entry(entry) for entry in entries[:MAX_ENTRIES]))
+
+
+def _offered(table: PeerTable, number: int) -> dict[str, Order]:
+    """What of a bucket others may have."""
+    offered = {}
+    for agent_id, order in table.orders(number).items():
+        entry = table.get(agent_id)
+        if entry is not None and entry.signature:
+            offered[agent_id] = order
+    return offered
+
+
+def _hints(orders: dict[str, Order], part: Differences | None = None) -> list[Hint]:
+    return [Hint(agent_id, *order) for agent_id, order in orders.items() if part is None or part.covers(agent_id)]
+
+
+def _some(agent_ids: list[str], random: Random) -> tuple[str, str]:
+    """Bounds of MAX_HINTS neighbours among these, more of them, sorted; those at the ends are as likely as others."""
+    last = len(agent_ids) - MAX_HINTS
+    start = min(max(0, random.randrange(1 - MAX_HINTS, len(agent_ids))), last)
+    return agent_ids[start] if start else "", agent_ids[start + MAX_HINTS] if start < last else ""
 
 
 def _packed(table: PeerTable, agent_ids: Sequence[str]) -> tuple[bytes, ...]:

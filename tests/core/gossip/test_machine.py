@@ -57,8 +57,8 @@ class Bench:
         """What is verified from now on; all of it is believed."""
         verified: list[Entry] = []
 
-        def verify(one: Entry) -> bool:
-            verified.append(one)
+        def verify(entry: Entry) -> bool:
+            verified.append(entry)
             return True
 
         self.machine._keyring.verify = verify  # type: ignore[method-assign]
@@ -138,6 +138,13 @@ def test_one_source_has_so_many_verified_and_another_its_own() -> None:
     bench.learn([entry(f"a-{n}") for n in range(300)], "compared", source="one")
     assert bench.machine.counts["entries_unverified"] == 100
     assert len(bench.learn([entry(f"b-{n}") for n in range(150)], "compared", source="two")) == 150
+
+
+def test_who_floods_with_datagrams_does_not_keep_others_from_comparing() -> None:
+    bench = Bench()
+    for n in range(3_000):
+        bench.hear(entry(f"a-{n}"), source=f"s-{n % 50}")
+    assert len(bench.learn([entry(f"b-{n}") for n in range(150)], "compared", source="s-1")) == 150
 
 
 def test_a_whole_table_is_verified_without_an_allowance_and_not_told() -> None:
