@@ -41,6 +41,7 @@ from reach_control.spread.seeding import Seeding
 from reach_control.telemetry.log import ControlLog
 from reach_control.telemetry.metrics import Figures
 from reach_core.gossip.absence import MAX_AWAY_S, Absence
+from reach_core.gossip.datagram import MAX_DATAGRAM
 from reach_core.keyring import KEY_ID_BYTES
 from reach_core.peer import Entry
 from reach_core.table import PeerTable
@@ -149,7 +150,7 @@ class Control:
         self.feed.visible = self._spread_upto = on_disk
         self._keeper.note()
         assert self._listeners.datagrams is not None
-        self._udp = DatagramSocket(self._listeners.datagrams, self._seeding.received)
+        self._udp = DatagramSocket(self._listeners.datagrams, self._seeding.received, MAX_DATAGRAM)
         await self._seeding.start(self._udp)
         self._keeping = asyncio.create_task(self._keeper.run(), name="keeper")
         self._run("lease watch", self._service.watch_time())

@@ -1,8 +1,8 @@
 """A UDP socket for messages that may get lost: sent at once or not at all, taken in at a bounded rate.
 
 Names are resolved beside the loop and remembered for a while; what is to go to a name that is not known yet is
-dropped, as if the network had lost it. More than MOST_PER_S that come in are dropped unread, so a flood costs a share
-of the CPU and not all of it.
+dropped, as if the network had lost it. More than MOST_PER_S that come in are dropped unread, and so is what is longer
+than any of ours, so a flood costs a share of the CPU and not all of it.
 """
 
 import asyncio
@@ -23,12 +23,13 @@ Place = tuple[str, int]
 
 
 class DatagramSocket:
-    """`on_datagram(data, "host:port")` is called for each that comes. `counts`: `sent`, `received`, `not_sent`,
-    `flooded`."""
+    """`on_datagram(data, "host:port")` is called for each that comes, of at most `most_bytes`. `counts`: `sent`,
+    `received`, `not_sent`, `flooded` (too many, or too long)."""
 
-    def __init__(self, bound: socket.socket, on_datagram: Callable[[bytes, str], None]) -> None:
+    def __init__(self, bound: socket.socket, on_datagram: Callable[[bytes, str], None], most_bytes: int) -> None:
         self.counts: Counter[str] = Counter()
         self._socket = bound
+        self._most_bytes = most_bytes
         self._is_v6 = bound.family == socket.AF_INET6
         self._on_datagram = on_datagram
         self._transport: asyncio.DatagramTransport | None = None
@@ -67,7 +68,7 @@ class DatagramSocket:
         if second != self._second:
             self._second, self._in_second = second, 0
         self._in_second += 1
-        if self._in_second > MOST_PER_S:
+        if self._in_second > MOST_PER_S or len(data) > self._most_bytes:
             self.counts["flooded"] += 1
             return
         self.counts["received"] += 1

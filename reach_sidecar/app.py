@@ -15,6 +15,7 @@ import msgspec
 from reach_core import __version__
 from reach_core.address import is_loopback, is_wildcard, join_address, split_address
 from reach_core.door import Door
+from reach_core.gossip.datagram import MAX_DATAGRAM
 from reach_core.peer import Rank
 from reach_core.table import Change, PeerTable
 from reach_os.datagrams import DatagramSocket
@@ -207,7 +208,7 @@ class Sidecar:
         """Outbound on both loopbacks where it is one of them; a machine without `::1` only gets a warning."""
         with configured_as("listen.mesh"):
             stream, datagrams = listen_pair(*split_address(self.config.listen.mesh), backlog=BACKLOG)
-        self._datagrams = DatagramSocket(datagrams, self.membership.spread.received)
+        self._datagrams = DatagramSocket(datagrams, self.membership.spread.received, MAX_DATAGRAM)
         self.addresses["mesh"] = join_address(*await self._mesh.serve(stream))
         host, port = split_address(self.config.listen.outbound)
         with configured_as("listen.outbound"):

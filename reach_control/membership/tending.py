@@ -18,7 +18,7 @@ from reach_core.peer import Entry
 from reach_core.table import Change
 
 EVERY_S = 30.0
-MOST_SIGNED_ANEW = 100  # in a second
+MOST_SIGNED_ANEW = 5  # in a second: what gossip carries without leaving some of it to comparison
 
 
 class Tending:

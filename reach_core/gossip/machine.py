@@ -81,7 +81,9 @@ class Gossip:
         self._on_changes = on_changes
         self._on_notice = on_notice
         self._on_forged = on_forged
-        self._allowance = Allowance()
+        # apart, for whoever floods us with datagrams must not keep us from comparing
+        self._for_asked = Allowance()
+        self._for_unasked = Allowance()
         self._seen: set[int] = set()  # hashes of packed entries that are no news
         self._pulled: dict[str, tuple[Order, float]] = {}  # by agent: what was asked for, and until when not again
         self._round_at: float | None = None
@@ -121,7 +123,8 @@ class Gossip:
         counts["entries_unknown_key"] += len(sound) - len(known_by_key)
         granted = len(known_by_key)
         if how != "snapshot" and granted:
-            granted = self._allowance.take(source, now_s, granted)
+            allowance = self._for_asked if how == "compared" else self._for_unasked
+            granted = allowance.take(source, now_s, granted)
         counts["entries_unverified"] += len(known_by_key) - granted
         good = []
         for entry in known_by_key[:granted]:

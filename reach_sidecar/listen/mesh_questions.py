@@ -36,14 +36,12 @@ class MeshQuestions:
     """`hello` is who we are now, `compare` answers one step of a comparison, `probe` runs the health check: is the
     agent fit?"""
 
-    def __init__(self, *, hello: Callable[[], Hello], compare: Callable[[bytes, str], bytes],
-                 probe: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, *, hello: Callable[[], Hello], compare: Answer, probe: Callable[[], Awaitable[bool]]) -> None:
         self._hello = hello
-        self._compare = compare
         self._probe = probe
         self._under_way = 0
         self._answers: dict[bytes, tuple[bytes, int, str, Answer]] = {
-            b"/v1/gossip": (b"POST", GOSSIP_BYTES, GOSSIP, self._gossip),
+            b"/v1/gossip": (b"POST", GOSSIP_BYTES, GOSSIP, compare),
             b"/v1/hello": (b"GET", 0, JSON, self._say_hello),
             b"/v1/look": (b"POST", LookRequest.max_bytes, JSON, self._look),
             b"/v1/probe": (b"POST", 1024, JSON, self._run_probe),
@@ -68,9 +66,6 @@ class MeshQuestions:
             raise Problem("bad_request", f"The body cannot be used: {error}.") from None
         finally:
             self._under_way -= 1
-
-    async def _gossip(self, body: bytes, source: str) -> bytes:
-        return self._compare(body, source)
 
     async def _say_hello(self, body: bytes, source: str) -> bytes:
         return encode(self._hello())

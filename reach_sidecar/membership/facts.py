@@ -51,8 +51,8 @@ class MeshFacts:
         if dropped:
             self.retired_at = now_s
         self.keyring.replace(named | self._retired)
-        if info.mesh_keys:
-            self.keys = MeshKeys(info.mesh_keys, info.mesh_key)
+        if info.mesh_keys and (keys := MeshKeys(info.mesh_keys, info.mesh_key)).can_seal:
+            self.keys = keys
         self.take_aliases(info.aliases)
 
     def take_aliases(self, aliases: dict[str, list[str]]) -> None:

@@ -44,6 +44,8 @@ MAX_ROUNDS = 8
 MAX_UNDER_WAY = 4
 TIMEOUT_S = 3.0
 MAX_BYTES = 1024 * 1024
+CHUNK = 25
+"""Entries verified at once: under 5 ms."""
 NONCE_BYTES = 12
 SAY_EVERY_S = 10.0
 
@@ -166,14 +168,14 @@ class Spread:
             self.machine.receive(datagram, source, self._loop.time(), wall_ms())
             self._stirred.set()
 
-    def answer(self, data: bytes, source: str) -> bytes:
+    async def answer(self, data: bytes, source: str) -> bytes:
         """To a comparison that another node began over TCP. Raises CompareError."""
         message = decode_question(data)
         if not self.heard():
             raise CompareError("this node loads its table anew")
         if isinstance(message, Opening):
             return encode(differences(self._table, message, self._random))
-        self._learn(message.entries, source)
+        await self._learn(message.entries, source)
         return encode(transferred(self._table, message))
 
     # -- what the machine asks for
@@ -219,7 +221,7 @@ class Spread:
                 return
             ours = transfer(self._table, found, self._own_id(), self._random)
             answer = decode_comparison(Transferred, await post(encode(ours)))
-            self._learn(answer.entries, source)
+            await self._learn(answer.entries, source)
             if is_all(found, ours, answer):
                 self._on_confirmed()
                 return
@@ -230,7 +232,7 @@ class Spread:
             said = await self._way_to(address)[0](wanted)
         except Unanswered:
             said = await self._controls.gossip(wanted)
-        self._learn(decode_comparison(Transferred, said).entries, address)
+        await self._learn(decode_comparison(Transferred, said).entries, address)
 
     def _way_to(self, address: str | None) -> tuple[Post, str]:
         if address is None:
@@ -242,13 +244,16 @@ class Spread:
 
         return post, address
 
-    def _learn(self, packed: Sequence[bytes], source: str) -> list[Change]:
+    async def _learn(self, packed: Sequence[bytes], source: str) -> None:
+        """In parts, for verifying many signatures at once would hold calls up."""
         entries, unreadable = unpack_entries(packed)
         self.counts["entries_unreadable"] += unreadable
-        changes = self.machine.learn(entries, "compared", source, self._loop.time(), wall_ms())
-        if changes:
-            self._stirred.set()
-        return changes
+        for start in range(0, len(entries), CHUNK):
+            if start:
+                await asyncio.sleep(0)
+            part = entries[start : start + CHUNK]
+            if self.machine.learn(part, "compared", source, self._loop.time(), wall_ms()):
+                self._stirred.set()
 
     def _forged(self, source: str, sender: str, agent_id: str) -> None:
         now = self._loop.time()

@@ -17,7 +17,7 @@ async def pair(host="127.0.0.1"):
     for _ in range(2):
         stream, bound = listen_pair(host, 0)
         stream.close()
-        one = DatagramSocket(bound, lambda data, source: got.put_nowait((data, source)))
+        one = DatagramSocket(bound, lambda data, source: got.put_nowait((data, source)), 1200)
         await one.start()
         made.append((one, f"{'[::1]' if ':' in host else host}:{bound.getsockname()[1]}"))
     try:
@@ -69,6 +69,14 @@ async def test_what_cannot_be_sent_is_lost_and_nothing_else() -> None:
         await asyncio.sleep(0.05)
         one.send(b"hello", yours)
         assert await asyncio.wait_for(got.get(), 5) == (b"hello", mine)
+
+
+async def test_what_is_too_long_is_dropped_unread() -> None:
+    async with pair() as (one, _, other, yours, got):
+        one.send(b"x" * 1201, yours)
+        one.send(b"x" * 1200, yours)
+        assert len((await asyncio.wait_for(got.get(), 5))[0]) == 1200
+        assert other.counts["flooded"] == 1
 
 
 async def test_a_flood_is_dropped_unread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_usually_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_a_key_is_announced_then_used_and_the_table_signed_anew_a_part_at_a_time(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 2 * MOST_SIGNED_ANEW + 50)
+    bench = Bench(tmp_path, 2 * MOST_SIGNED_ANEW + 3)
     (old,) = bench.keys.own_publics()
     assert bench.pass_ms(KEY_LIFE_MS)
     (_, new) = bench.keys.own_publics()
@@ -71,7 +71,7 @@ def test_a_key_is_announced_then_used_and_the_table_signed_anew_a_part_at_a_time
     assert not bench.pass_ms(1000)
     assert old in bench.keys.own_publics()
     assert bench.pass_ms(1000)
-    assert len(bench.changes) == 2 * MOST_SIGNED_ANEW + 50
+    assert len(bench.changes) == 2 * MOST_SIGNED_ANEW + 3
     assert bench.signed() == {key_id(new)}
     assert bench.keys.own_publics() == [new]
     assert NodeKeys(bench.path, NOW_MS).own_publics() == [new]

@@ -6,6 +6,7 @@ import contextlib
 from harness.mesh import Mesh
 from harness.process import Process
 
+from reach_core.gossip.datagram import MAX_DATAGRAM
 from reach_core.peer import Capability, Rank
 from reach_core.table import PeerTable
 from reach_os.datagrams import DatagramSocket
@@ -25,7 +26,7 @@ class Member:
         stream.close()  # nobody answers second looks
         self.membership = Membership(urls, self.local, self.table, lambda: address_of(self._bound),
                                      lambda changes: None, log, folder / agent_id)
-        self._datagrams = DatagramSocket(self._bound, self.membership.spread.received)
+        self._datagrams = DatagramSocket(self._bound, self.membership.spread.received, MAX_DATAGRAM)
 
     def rank(self, agent_id):
         entry = self.table.get(agent_id)

@@ -72,3 +72,11 @@ def test_what_was_saved_comes_back_for_the_nodes_that_still_count() -> None:
     assert again.keyring.publics == {A}
     assert (again.version_of("one"), again.version_of("two"), again.version_of("three")) == (5, 0, 0)
     assert again.keys is not None
+
+
+def test_keys_without_the_one_to_send_with_are_no_use() -> None:
+    facts = MeshFacts(lambda aliases: None)
+    facts.take("one", MeshInfo(version=1, mesh_keys={7: b"k" * 32}, mesh_key=8), 0.0)
+    assert facts.keys is None
+    facts.take("one", MeshInfo(version=2, mesh_keys={7: b"k" * 32, 8: b"short"}, mesh_key=7), 0.0)
+    assert facts.keys is not None

@@ -116,7 +116,7 @@ async def test_datagrams_of_strangers_are_dropped(world: World) -> None:
     (b,) = await world.add("b")
     news = pack([other()], "a", 0)[0]
     good = sealed(news)
-    bad = [b"", b"\0", os.urandom(64), os.urandom(1500), encode(news), sealed(news, b"x" * 32), good[:-1], good + b"x",
+    bad = [b"", b"\0", os.urandom(64), os.urandom(1200), encode(news), sealed(news, b"x" * 32), good[:-1], good + b"x",
            good[:20] + bytes([good[20] ^ 1]) + good[21:], MeshKeys({7: derive(SECRET, 7)}, 7).seal(b"\x93junk", os.urandom(12))]
     host, port = b.sidecar.addresses["mesh"].split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -149,7 +149,8 @@ async def test_a_comparison_gives_both_what_either_lacked(world: World) -> None:
     for n in range(700):  # more than one exchange carries
         world.tell(a, other(f"of-a-{n}"))
         world.tell(b, other(f"of-b-{n}"))
-    b.sidecar.membership.spread.machine._allowance = a.sidecar.membership.spread.machine._allowance = _Generous()
+    for node in (a, b):
+        node.sidecar.membership.spread.machine._for_asked = _Generous()
     for _ in range(2):
         await a.sidecar.membership.spread._compare(b.sidecar.addresses["mesh"])
     assert a.sidecar.table.hash == b.sidecar.table.hash
