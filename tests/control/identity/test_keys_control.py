@@ -47,6 +47,7 @@ def unverifiable(node: Node, reader: Node) -> list[str]:
 async def test_a_key_is_changed_while_everything_goes_on(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "ANNOUNCE_MS", 1000)
     monkeypatch.setattr(tending, "EVERY_S", 0.05)
+    monkeypatch.setattr(tending, "MOST_SIGNED_ANEW", 20)
     nodes = await cluster(2)
     one = nodes[0]
     for n in range(40):
