@@ -37,7 +37,8 @@ PULL_AGAIN_S = 1.0
 MOST_PULLED = 1_024
 MOST_SEEN = 8_192
 
-How = Literal["control", "gossip", "compared", "snapshot"]
+How = Literal["control", "gossip", "told", "compared", "snapshot"]
+"""`told`: over TCP, by one who compares with us or has news; `compared`: what we asked for."""
 
 
 class Port(Protocol):
@@ -200,12 +201,12 @@ class Gossip:
 
     def _tell_on(self, changes: list[Change], how: How, now_s: float) -> None:
         """What was told of these agents until now is old, whatever becomes of the new."""
-        if how == "snapshot" or (how == "compared" and len(changes) > FEW):
+        if how == "snapshot" or (how in ("told", "compared") and len(changes) > FEW):
             for _, after in changes:
                 self.rumors.drop(after.agent_id)
             return
         times = rounds(len(self._table))
-        if how == "compared":
+        if how in ("told", "compared"):
             times = min(FEW_ROUNDS, times)
         for _, after in changes:
             self.rumors.add(after, times)

@@ -10,11 +10,21 @@ from reach_core.gossip.machine import AT_ONCE_DATAGRAMS, AT_ONCE_EVERY_S, COMPAR
 from reach_core.gossip.rumors import PERIOD_S, rounds
 from reach_core.keyring import Keyring, Signer
 from reach_core.messages import unpack_entries
-from reach_core.peer import TOMBSTONE_LIFE_MS, Entry, Rank, with_signature
+from reach_core.peer import SIGNATURE_BYTES, TOMBSTONE_LIFE_MS, Entry, Rank, with_signature
 from reach_core.table import MAX_AHEAD_MS, Change, PeerTable
 
 NOW_MS = 1_700_000_000_000
 SIGNER, STRANGER = Signer(b"1" * 32), Signer(b"2" * 32)
+
+
+class Liar(Signer):
+    """Says that it is the other."""
+
+    def sign(self, entry: Entry) -> Entry:
+        return with_signature(entry, SIGNER.key_id + bytes(SIGNATURE_BYTES - len(SIGNER.key_id)))
+
+
+LIAR = Liar(b"3" * 32)
 
 
 def entry(agent_id: str, ver: int = 1, signer: Signer = SIGNER, **changes: object) -> Entry:
@@ -147,6 +157,15 @@ def test_who_floods_with_datagrams_does_not_keep_others_from_comparing() -> None
     assert len(bench.learn([entry(f"b-{n}") for n in range(150)], "compared", source="s-1")) == 150
 
 
+@pytest.mark.parametrize("flood", ["gossip", "control", "told"])
+def test_who_floods_us_unasked_does_not_keep_us_from_comparing(flood: How) -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.learn([entry(f"{number}-{n}", signer=LIAR) for n in range(200)], flood, source=f"host-{number}")
+    assert bench.machine.counts["entries_unverified"] >= 2_000
+    assert len(bench.learn([entry(f"a-{n}") for n in range(150)], "compared", source="peer-1:1")) == 150
+
+
 def test_a_whole_table_is_verified_without_an_allowance_and_not_told() -> None:
     bench = Bench()
     assert len(bench.learn([entry(f"a-{n}") for n in range(500)], "snapshot")) == 500
@@ -154,10 +173,11 @@ def test_a_whole_table_is_verified_without_an_allowance_and_not_told() -> None:
     assert bench.sent == []
 
 
+@pytest.mark.parametrize("how", ["compared", "told"])
 @pytest.mark.parametrize(("new", "is_told"), [(1, True), (FEW, True), (FEW + 1, False)])
-def test_what_a_comparison_brought_is_told_only_if_it_was_little(new: int, is_told: bool) -> None:
+def test_what_a_comparison_brought_is_told_only_if_it_was_little(new: int, is_told: bool, how: How) -> None:
     bench = Bench()
-    bench.learn([entry(f"a-{n}") for n in range(new)], "compared")
+    bench.learn([entry(f"a-{n}") for n in range(new)], how)
     bench.run(5.0)
     assert bool(bench.sent) is is_told
 
