@@ -97,18 +97,19 @@ class Feed:
         if (known := self._answers.get(since)) is not None:
             return known
         entries = self._table.delta_since(since, self.visible) or []
-        made = self._answers[since] = encode_table(self.epoch, self.visible, False, self._root(), entries)
+        made = self._answers[since] = encode_table(self.epoch, self.visible, False, self.root(), entries)
         return made
 
     def _whole(self) -> bytes:
         if (known := self._answers.get(None)) is not None:
             return known
         entries = self._table.delta_since(0, self.visible) or []
-        made = encode_table(self.epoch, self.visible, True, self._root(), entries, self._aliases)
+        made = encode_table(self.epoch, self.visible, True, self.root(), entries, self._aliases)
         self._answers[None] = made
         return made
 
-    def _root(self) -> str:
+    def root(self) -> str:
+        """The root hash of what is shown; empty while more is being written."""
         return self._table.hash if self.visible == self._table.seq else ""
 
     async def _wait(self, seconds: float) -> None:

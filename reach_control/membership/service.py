@@ -76,7 +76,7 @@ class Service:
             epoch=self.feed.epoch,
             seq=self.registry.table.seq,
             info=self._info_version(),
-            hash=self.registry.table.hash,
+            hash=self.feed.root(),
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -103,7 +103,7 @@ class Service:
             epoch=self.feed.epoch,
             seq=self.registry.table.seq,
             info=self._info_version(),
-            hash=self.registry.table.hash,
+            hash=self.feed.root(),
             loads=loads,
         )
 

@@ -125,7 +125,8 @@ class Nodes:
             answer = await self._client.push(url, self._next_push(url))
         except Unanswered as error:
             self.exchange.failed(url, self._clock(), f"{error}.")
-            self._say(url, f"The control node {url} is not told of changes: {error}. It is tried again.")
+            self._say(url, f"The control node {url} is not told of changes: {error}. It is tried again. Start it, or "
+                      "take it out of `peers` if it is gone for good.")
             return
         self.exchange.answered(url, answer, self._clock())
         if answer.node != self._keys.node:

@@ -48,6 +48,15 @@ def test_an_answer_tells_the_terms_and_the_place_in_the_table() -> None:
     assert node.noted == 2
 
 
+def test_an_answer_has_the_hash_of_what_is_shown_once_all_is() -> None:
+    node = Node()
+    answer = node.service.register(RegisterRequest(agent_id="a", instance="i", address="h:1", healthy=True))
+    assert answer.hash == "", "not on disk yet"
+    node.service.feed.publish(node.service.registry.table.seq)
+    beat = node.service.heartbeat(HeartbeatRequest(agent_id="a", instance="i", healthy=True))
+    assert beat.hash == node.service.registry.table.hash
+
+
 def test_a_heartbeat_brings_the_loads_asked_for() -> None:
     node = Node()
     node.register("a")
