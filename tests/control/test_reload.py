@@ -12,7 +12,7 @@ from reach_control.app import Control
 from reach_control.config import load_control
 from reach_control.reload import reread
 from reach_control.telemetry.log import ControlLog
-from reach_core.messages import TableAnswer, decode
+from reach_core.messages import MeshInfo, TableAnswer, decode
 
 
 class Node:
@@ -52,6 +52,17 @@ async def test_aliases_and_log_level(node: Node) -> None:
     assert "aliases, log.level changed" in lines[0]["detail"]
     assert await node.aliases() == {"email.send": ["notify.email"]}
     assert node.control.log.level == "debug"
+
+
+async def test_sidecars_are_told_of_other_aliases_at_once(node: Node) -> None:
+    version = node.control._info.version
+    await node.reload(aliases={"email.send": ["notify.email"]})
+    info = decode(MeshInfo, node.control._info.encoded)
+    assert info.aliases == {"email.send": ["notify.email"]}
+    assert info.version > version
+    assert node.control._seeding.seeds.notice == info.version
+    await node.reload(aliases={"email.send": ["notify.email"]})
+    assert node.control._info.version == info.version, "nothing new"
 
 
 async def test_what_needs_a_restart_is_named(node: Node) -> None:

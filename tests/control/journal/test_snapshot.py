@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reach_control.journal import snapshot as snapshot_module
 from reach_control.journal.snapshot import FORMAT, Snapshot, SnapshotError
 from reach_core.peer import SIGNATURE_BYTES, TOMBSTONE_LIFE_MS, Entry, Rank, with_signature
 
@@ -114,6 +115,25 @@ async def test_a_database_of_the_first_format_is_taken_over(tmp_path: Path) -> N
     again = Snapshot(path)
     assert len((await again.open(NOW_MS)).entries) == 2
     await again.close()
+
+
+async def test_a_move_to_the_new_format_that_was_cut_short_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "table.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE entry (agent_id TEXT PRIMARY KEY, encoded BLOB NOT NULL, instance TEXT NOT NULL, "
+                   "expires_ms INTEGER) WITHOUT ROWID")
+        db.execute("INSERT INTO entry VALUES ('a', ?, 'i', NULL)", (entry("a").encoded,))
+        db.execute("PRAGMA user_version = 1")
+    steps = (Path(snapshot_module.__file__).parent / "from_1.sql").read_text().split(";\n")
+    for count in range(1, len(steps)):
+        cut = sqlite3.connect(path, isolation_level=None)
+        for step in steps[:count]:
+            if "COMMIT" not in step:
+                cut.execute(step)
+        cut.close()  # as when the process is killed
+    snapshot = Snapshot(path)
+    assert await snapshot.open(NOW_MS) == ([entry("a")], 0)
+    await snapshot.close()
 
 
 async def test_nothing_of_a_cleared_table_comes_back(tmp_path: Path) -> None:
