@@ -233,7 +233,8 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
 
     Ask next with this `epoch` and `seq`. `hash` is the root hash of the sender's table at `seq`, empty where
     the table has gone on meanwhile. `aliases` (capability -> its other names, mesh-wide) come with a new
-    epoch only; None means unchanged. `signatures` are those of the entries, in their order.
+    epoch only; None means unchanged. `signatures` are those of the entries, in their order; `info` is the version of
+    the node's MeshInfo.
     """
 
     max_bytes: ClassVar[int] = 96 * 1024 * 1024  # 20,000 entries of 4 KiB and 50,000 tombstones
@@ -244,6 +245,7 @@ class TableAnswer(Message, frozen=True, kw_only=True, omit_defaults=True):
     aliases: dict[str, list[str]] | None = None
     entries: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
     signatures: Annotated[list[bytes], msgspec.Meta(max_length=MAX_ENTRIES + MAX_TOMBSTONES)] = []
+    info: Count = 0
 
 
 M = TypeVar("M", bound=Message)
@@ -263,12 +265,13 @@ def encode_table(
     root: str,
     entries: list[Entry],
     aliases: dict[str, list[str]] | None = None,
+    info: int = 0,
 ) -> bytes:
     """A TableAnswer that carries each entry as the bytes it came in."""
     raw = [msgspec.Raw(entry.encoded) for entry in entries]
     signatures = [entry.signature for entry in entries]
     return encode(TableAnswer(epoch=epoch, seq=seq, full=full, hash=root, aliases=aliases, entries=raw,
-                              signatures=signatures))
+                              signatures=signatures, info=info))
 
 
 def read_entries(encoded: Iterable[msgspec.Raw], signatures: Iterable[bytes] = ()) -> tuple[list[Entry], int]:

@@ -175,10 +175,10 @@ class Sidecar:
         stack = mesh_stack(local=local, deliver=self.deliver, room=Room(local), running=self.running,
                            stores=self.stores, mark=mark, default_timeout_s=config.default_timeout, log=self.log,
                            metrics=self.metrics, random=random.Random(os.urandom(16)))
-        questions = MeshQuestions(hello=self.membership.hello, compare=self.membership.spread.answer,
-                                  probe=self.health.check_now)
+        self.questions = MeshQuestions(hello=self.membership.hello, compare=self.membership.spread.answer,
+                                       probe=self.health.check_now)
         mesh = Mesh(call=stack, running=self.running, proxy=self._proxy_name, mark=mark, load=lambda: own_load(local),
-                    chains=self.chains, questions=questions)
+                    chains=self.chains, questions=self.questions)
         service = self._service("mesh", mesh, mesh_limits, ABANDON_AFTER_S)
         service.mark = mark
         self._mesh = Listener(service)

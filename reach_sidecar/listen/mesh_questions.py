@@ -2,10 +2,12 @@
 
 `POST /v1/gossip` compares tables, `GET /v1/hello` says whose sidecar this is (a first look), `POST /v1/look` looks at
 another one for control (a second look), `POST /v1/probe` runs the agent's health check at once, because callers told
-control of failures. Only so many are answered at a time: a node that asks too much gets 503, calls are not in its way.
+control of failures. Of each only so many are answered at a time: a node that asks too much gets 503, calls are not in
+its way, and neither are questions of another kind.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from reach_core.gossip.compare import CompareError
@@ -27,7 +29,7 @@ from reach_sidecar.membership.controls import GOSSIP, GOSSIP_BYTES
 
 LOOK_TIMEOUT_S = 1.0
 BODY_TIMEOUT_S = 5.0
-MOST_AT_ONCE = 32
+MOST_AT_ONCE = {b"/v1/gossip": 16, b"/v1/hello": 256, b"/v1/look": 32, b"/v1/probe": 4}
 
 Answer = Callable[[bytes, str], Awaitable[bytes]]
 
@@ -39,7 +41,7 @@ class MeshQuestions:
     def __init__(self, *, hello: Callable[[], Hello], compare: Answer, probe: Callable[[], Awaitable[bool]]) -> None:
         self._hello = hello
         self._probe = probe
-        self._under_way = 0
+        self._under_way: Counter[bytes] = Counter()
         self._answers: dict[bytes, tuple[bytes, int, str, Answer]] = {
             b"/v1/gossip": (b"POST", GOSSIP_BYTES, GOSSIP, compare),
             b"/v1/hello": (b"GET", 0, JSON, self._say_hello),
@@ -56,16 +58,16 @@ class MeshQuestions:
         method, most_bytes, content_type, answer = self._answers[request.target]
         if request.method != method:
             raise Problem("method_not_allowed", f"Use {method.decode()} for {request.target.decode()}.")
-        if self._under_way >= MOST_AT_ONCE:
+        if self._under_way[request.target] >= MOST_AT_ONCE[request.target]:
             raise Problem("backpressure", "This sidecar answers many such questions already. Ask again in a moment.")
-        self._under_way += 1
+        self._under_way[request.target] += 1
         try:
             body = await _body(request, most_bytes)
             return Response(200, [field("Content-Type", content_type)], await answer(body, request.peer))
         except (MessageError, CompareError) as error:
             raise Problem("bad_request", f"The body cannot be used: {error}.") from None
         finally:
-            self._under_way -= 1
+            self._under_way[request.target] -= 1
 
     async def _say_hello(self, body: bytes, source: str) -> bytes:
         return encode(self._hello())

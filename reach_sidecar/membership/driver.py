@@ -78,9 +78,11 @@ class Membership:
         self._sync.on_new_epoch = self._control_is_new
         self._sync.on_aliases = self.facts.take_aliases
         self._sync.on_whole = self.spread.absence.reset
+        self._sync.on_answer = self._hear_control
         self._saving = Saving(self._path, self._snapshot, lambda: self.connected, log)
         self._cached_age: tuple[float, float] | None = None
         self._speaks_gossip = False
+        self._both_had = ("", "")  # hashes of our table and of control's at the last heartbeat
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -220,7 +222,7 @@ class Membership:
 
     def _take(self, entries: list[Entry]) -> None:
         """Entries of control's table. One that is too old to sign anything is taken at its word."""
-        if self.facts.is_known:
+        if self.facts.signs(self._controls.url or ""):
             self.spread.load(entries)
         else:
             self._drop(entries)
@@ -247,13 +249,21 @@ class Membership:
 
     def _answered(self, url: str, answer: RegisterAnswer | HeartbeatAnswer) -> None:
         self._sync.seen(answer.epoch, answer.seq, answer.hash)
-        self.spread.heard()
         self._speaks_gossip = answer.info > 0
-        if answer.info != self.facts.version_of(url):
-            self._inquiry.hear(answer.info)
+        self._hear_control(url, answer.info)
         self._choose_source()
+        both = (self._table.hash, answer.hash)
+        if answer.hash and both[0] != both[1] and both == self._both_had:
+            self.spread.compare(None)  # neither has changed for a heartbeat, and they differ: something passed us by
+        self._both_had = both
         if self.facts.let_go(time.monotonic(), KEYS_COUNT_FOR * self.lease_ttl_s):
             self._forget_unsigned()
+
+    def _hear_control(self, url: str, info: int) -> None:
+        """Control answered, by a heartbeat or with a table; `info` is the version of its facts."""
+        self.spread.hear_control()
+        if info != self.facts.version_of(url):
+            self._inquiry.hear(info)
 
     def _choose_source(self) -> None:
         """Gossip reaches an agent that is registered, and only where control speaks it."""
@@ -271,7 +281,7 @@ class Membership:
 
     def _was_away(self) -> None:
         self._log.event("warn", "table", status="stale",
-                        detail="nothing was heard of the mesh for over 12 h: the table is loaded anew")
+                        detail="nothing was heard of control for over 12 h: the table is loaded anew")
         self._changes(self._table.clear())
         self.spread.machine.forget_what_was_seen()
         self._sync.begin_again()

@@ -29,11 +29,16 @@ class MeshFacts:
         self.retired_at: float | None = None
         self._on_aliases = on_aliases
         self._said: dict[str, MeshInfo] = {}
+        self._silent: set[str] = set()
         self._retired: frozenset[bytes] = frozenset()
 
     @property
     def is_known(self) -> bool:
         return any(said.version for said in self._said.values())
+
+    def signs(self, url: str) -> bool:
+        """Are the entries of the control node `url` signed? One that is too old to say anything signs none."""
+        return self.is_known and url not in self._silent
 
     def version_of(self, url: str) -> int:
         """Of what the control node `url` last told, 0 if it told nothing."""
@@ -43,7 +48,9 @@ class MeshFacts:
     def take(self, url: str, info: MeshInfo, now_s: float) -> None:
         """What the control node `url` says now; `version` 0: it is too old to say anything."""
         if not info.version:
+            self._silent.add(url)
             return
+        self._silent.discard(url)
         self._said[url] = info
         named = frozenset(key for said in self._said.values() for key in said.keys)
         dropped = self.keyring.publics - named - self._retired

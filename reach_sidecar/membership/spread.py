@@ -62,9 +62,8 @@ def boot_s() -> float:
 
 
 class Spread:
-    """`start` with the UDP socket of the mesh listener's address. `own_id` is the agent's, `heard_at` when another
-    node last proved that it is there, on the loop's clock. `on_absent_too_long` is called when the table must be
-    loaded anew.
+    """`start` with the UDP socket of the mesh listener's address. `own_id` is the agent's. `on_confirmed` is called
+    when a comparison found nothing, `on_absent_too_long` when the table must be loaded anew.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Spread:
     async def run(self) -> None:
         while True:
             self._stirred.clear()
-            wait_s = 1.0 if self.absence.ended else self.machine.tick(self._loop.time())
+            wait_s = self.machine.tick(self._loop.time()) if self.is_current else 1.0
             try:
                 async with asyncio.timeout(wait_s):
                     await self._stirred.wait()
@@ -143,14 +142,17 @@ class Spread:
         """Take in a part of a whole table that control sent."""
         return self.machine.learn(entries, "snapshot", "control", self._loop.time(), wall_ms())
 
-    def heard(self) -> bool:
-        """Another node was heard of; may what it says be used, and be answered?"""
+    def hear_control(self) -> None:
+        """Control answered. After an absence that was too long the table is loaded anew."""
         was_ended = self.absence.ended
-        if not self.absence.heard(boot_s()):
-            return True
-        if not was_ended:
+        if self.absence.heard(boot_s()) and not was_ended:
             self._on_absent_too_long()
-        return False
+
+    @property
+    def is_current(self) -> bool:
+        """May what is known be told, and what others say be used? Only control knows what was removed long ago, so
+        contact with control counts: of a group that was cut off together, each hears the others."""
+        return not self.absence.ended and not self.absence.is_too_long(boot_s())
 
     def received(self, data: bytes, source: str) -> None:
         """A datagram came."""
@@ -164,14 +166,14 @@ class Spread:
         except DatagramError:
             self.counts["datagrams_unreadable"] += 1
             return
-        if self.heard():
+        if self.is_current:
             self.machine.receive(datagram, source, self._loop.time(), wall_ms())
             self._stirred.set()
 
     async def answer(self, data: bytes, source: str) -> bytes:
         """To a comparison that another node began over TCP. Raises CompareError."""
         message = decode_question(data)
-        if not self.heard():
+        if not self.is_current:
             raise CompareError("this node loads its table anew")
         if isinstance(message, Opening):
             return encode(differences(self._table, message, self._random))
@@ -214,7 +216,7 @@ class Spread:
         for _ in range(MAX_ROUNDS):
             said = await post(encode(opening(self._table, self._own_id())))
             found = decode_comparison(Differences, said)
-            if not self.heard():
+            if not self.is_current:
                 return
             if found.same:
                 self._on_confirmed()

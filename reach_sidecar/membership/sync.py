@@ -33,7 +33,7 @@ class TableSync:
     `take` merges what came, `drop` tombstones of this node's own making; `prepare` is awaited before each question.
     `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which the table was
     last confirmed, None if it never was. `on_aliases` is told the mesh-wide ones that come with an answer, `on_whole`
-    that a whole table was taken in.
+    that a whole table was taken in, `on_answer` which control node answered and the version of its facts.
     """
 
     def __init__(
@@ -52,12 +52,14 @@ class TableSync:
         self.trouble: str | None = None
         self.on_new_epoch: Callable[[], None] = _ignore
         self.on_whole: Callable[[], None] = _ignore
+        self.on_answer: Callable[[str, int], None] = _ignore
         self.on_aliases: Callable[[dict[str, list[str]]], None] = _ignore
         self._controls = controls
         self._table = table
         self._take_entries = take
         self._drop = drop
         self._prepare = prepare
+        self._begun = 0  # times the whole table had to be asked for anew
         self._rests = False
         self._one_more = False  # poll: what changed before gossip knew of us
         self._turned = asyncio.Event()
@@ -86,6 +88,7 @@ class TableSync:
     def begin_again(self) -> None:
         """Ask for the whole table, whatever is known."""
         self.place, self.fresh_at = ("", 0), None
+        self._begun += 1
         turned, self._turned = self._turned, asyncio.Event()
         turned.set()
 
@@ -98,8 +101,10 @@ class TableSync:
             asked = self._controls.url or ""
             try:
                 is_last = self._one_more
+                begun = self._begun
                 answer = await self._poll()
-                await self._take(answer)
+                self.on_answer(asked, answer.info)
+                await self._take(answer, begun)
                 self._one_more = self._one_more and not is_last
             except Moved:
                 continue
@@ -135,7 +140,7 @@ class TableSync:
                 task.cancel()
             await asyncio.gather(moved, turned, poll, return_exceptions=True)
 
-    async def _take(self, answer: TableAnswer) -> None:
+    async def _take(self, answer: TableAnswer, begun: int) -> None:
         if answer.aliases is not None:
             self.on_aliases(answer.aliases)
         unreadable = 0
@@ -150,6 +155,8 @@ class TableSync:
                 await asyncio.sleep(0)
         if unreadable:
             self._log.event("warn", "table", status="unreadable", detail=f"{unreadable} entries could not be read")
+        if begun != self._begun:  # the table was emptied meanwhile: part of this answer is lost
+            return
         is_new_epoch = answer.epoch != self.place[0]
         if answer.full:
             self._expect(named)

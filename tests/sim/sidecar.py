@@ -55,7 +55,6 @@ class Sidecar(Node):
         self._tick_at = float("inf")
         self.table = PeerTable() if table is None else table
         self.absence = Absence(heap.now_s)
-        self._loads_anew = False
         self.machine = Gossip(lambda: self.agent_id, self.table, keyring or AnyKey(), self, random,
                               on_changes=self._changed, on_notice=lambda version: None,
                               on_forged=lambda source, sender, agent: self.forged.append((sender, agent)))
@@ -89,7 +88,7 @@ class Sidecar(Node):
     # -- gossip
 
     def received(self, what: Any, source: str) -> None:
-        if self._hears():
+        if self._is_current():
             self.machine.receive(what, source, self.now_s, self.now_ms)
             self._stir()
 
@@ -109,7 +108,7 @@ class Sidecar(Node):
 
     def answer(self, asked: Opening | Transfer, source: str) -> Any:
         """To a comparison that another node began."""
-        if not self._hears():
+        if not self._is_current():
             raise ConnectionError("loads its table anew")
         if isinstance(asked, Opening):
             return differences(self.table, asked, self._random)
@@ -133,27 +132,25 @@ class Sidecar(Node):
 
     def _stir(self) -> None:
         self.table.expire(self.now_ms)
-        wait_s = 1.0 if self.absence.ended else self.machine.tick(self.now_s)
+        wait_s = self.machine.tick(self.now_s) if self._is_current() else 1.0
         when_s = self.now_s + wait_s
         if when_s < self._tick_at:
             self._tick_at = when_s
             self.after(wait_s, self.tick)
 
-    def _hears(self) -> bool:
-        if not self.absence.heard(self.now_s):
-            return not self._loads_anew
-        if not self._loads_anew:
-            self._loads_anew = True
+    def _is_current(self) -> bool:
+        return not self.absence.ended and not self.absence.is_too_long(self.now_s)
+
+    def _hear_control(self) -> None:
+        was_ended = self.absence.ended
+        if self.absence.heard(self.now_s) and not was_ended:
             self._told_changes(self, self.table.clear())
             self.machine.forget_what_was_seen()
             self._load()
-        return False
 
     def _load(self) -> None:
         def loaded(entries: list[Entry]) -> None:
-            self.absence.heard(self.now_s)
             self.machine.learn(entries, "snapshot", "control", self.now_s, self.now_ms)
-            self._loads_anew = False
             self.absence.reset()
 
         self._ask_control(lambda control: control.whole_table(), loaded, lambda: self.after(1.0, self._load))
@@ -163,7 +160,7 @@ class Sidecar(Node):
             self.under_way_s.discard(target)
 
         def found(differs: Any) -> None:
-            if differs.same or not self._hears():
+            if differs.same or not self._is_current():
                 done()
                 return
             ours = transfer(self.table, differs, self.agent_id, self._random)
@@ -220,7 +217,7 @@ class Sidecar(Node):
     def _renewed(self, answer: Any) -> None:
         if self.has_left:
             return
-        self.absence.heard(self.now_s)
+        self._hear_control()
         self._tried, self._backoff_s = 0, 0.1
         if isinstance(answer, Problem):
             self.is_registered = False

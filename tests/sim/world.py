@@ -27,12 +27,15 @@ SETTLED_S = 60.0
 MOST_RUMORS = 4096
 
 
+# One for the whole run, so that workers that share it collect the same tests.
+_CHANCE = Random(os.environ.get("PYTEST_XDIST_TESTRUNUID") or SystemRandom().random())
+
+
 def seeds(count: int) -> list[int]:
     """That many, new with each run; SIM_SEED replays one."""
     if given := os.environ.get("SIM_SEED"):
         return [int(given)]
-    chance = SystemRandom()
-    return [chance.randrange(2**31) for _ in range(count)]
+    return [_CHANCE.randrange(2**31) for _ in range(count)]
 
 
 def name_of(number: int) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from harness.sidecars import Mesh, Node, closed_port, ok, request, says
+from harness.sidecars import Mesh, Node, closed_port, ok, request, says, until
 
 from reach_core.messages import Hello, LookAnswer, LookRequest, ProbeAnswer, decode, encode
 from reach_core.peer import owner_of
@@ -87,8 +87,15 @@ async def test_questions_that_make_no_sense(inner: Mesh, raw: bytes, status: int
 
 
 async def test_only_so_many_are_answered_at_once(inner: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mesh_questions, "MOST_AT_ONCE", 0)
+    monkeypatch.setitem(mesh_questions.MOST_AT_ONCE, b"/v1/gossip", 2)
     b = await inner.node("b", ok(), "summarize")
-    answer = await inner.raw(b, request("/v1/hello"), door="mesh")
+    slow = [await inner.connect(b, "mesh") for _ in range(2)]
+    for client in slow:
+        await client.send(b"POST /v1/gossip HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    questions = b.sidecar.questions
+    await until(lambda: questions._under_way[b"/v1/gossip"] == 2)
+    hello = await inner.raw(b, request("/v1/hello"), door="mesh")
+    assert hello.status == 200, "questions of another kind are not in its way"
+    answer = await inner.raw(b, request("/v1/gossip", method="POST", body=b"x"), door="mesh")
     assert (answer.status, answer.code) == (503, "backpressure")
     assert msgspec.json.decode(answer.body)["executed"] == "no"

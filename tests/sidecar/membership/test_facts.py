@@ -49,6 +49,10 @@ def test_one_that_is_too_old_to_say_anything_says_nothing() -> None:
     facts = MeshFacts(lambda aliases: None)
     facts.take("old", MeshInfo(version=0), 0.0)
     assert not facts.is_known
+    facts.take("one", info(1, A), 0.0)
+    assert (facts.signs("one"), facts.signs("not.asked"), facts.signs("old")) == (True, True, False)
+    facts.take("old", info(1, B), 0.0)  # it was upgraded
+    assert facts.signs("old")
 
 
 def test_aliases_are_told_when_they_change() -> None:

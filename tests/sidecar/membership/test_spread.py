@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from harness.sidecars import Mesh, Node, closed_port, ok, until
 
+from reach_core.gossip.compare import CompareError, opening
+from reach_core.gossip.compare import encode as encode_step
 from reach_core.gossip.datagram import Datagram, encode, pack
 from reach_core.gossip.seal import MeshKeys, derive
 from reach_core.keyring import Signer
@@ -184,8 +186,14 @@ async def test_a_peer_that_is_gone_costs_a_count_and_nothing_else(world: World) 
 async def test_who_was_away_too_long_tells_nothing_and_loads_its_table_anew(world: World) -> None:
     a, b = await world.add("a", "b")
     world.tell(a, other("dead"))
-    a.sidecar.membership.spread.absence._heard_s -= 13 * 3600
-    learn(b, other("news"))  # which is told to a
+    spread = a.sidecar.membership.spread
+    spread.absence._heard_s -= 13 * 3600
+    learn(b, other("news"))  # which is told to a, and says nothing of what was removed long ago
+    with pytest.raises(CompareError):
+        await spread.answer(encode_step(opening(b.sidecar.table, "b")), "b")
+    assert known(a, "news") is None
+    assert known(a, "dead") == other("dead"), "until control answers it goes on with what it has"
+    spread.hear_control()
     await until(lambda: known(a, "dead") is None)
     assert len(a.sidecar.table) == 0
     assert [line["status"] for line in await a.log(event="table")] == ["stale"]
