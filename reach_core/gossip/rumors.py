@@ -32,7 +32,7 @@ class _Rumor:
 
 
 class Rumors:
-    """At most `most` of them; beyond that those that were told the most go first."""
+    """At most `most` of them, at least 1; beyond that those that were told the most go first."""
 
     def __init__(self, most: int = 4096) -> None:
         self.notice = 0
@@ -56,7 +56,7 @@ class Rumors:
     def add(self, entry: Entry, rounds: int) -> None:
         """Tell it for so many rounds, instead of what was told of the same agent until now."""
         self.drop(entry.agent_id)
-        if rounds > 0 and self._most > 0:
+        if rounds > 0:
             if len(self._rumors) >= self._most:
                 self.drop(next(iter(next(level for level in reversed(self._levels) if level))))
             self._levels[0][entry.agent_id] = self._rumors[entry.agent_id] = _Rumor(entry, rounds)

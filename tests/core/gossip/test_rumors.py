@@ -61,6 +61,18 @@ def test_fresh_only_is_what_was_never_told() -> None:
     assert rumors.next("me", fresh_only=True) == []
 
 
+@pytest.mark.parametrize(("entries", "notices", "expected"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 3, 3), (3, 1, 3)])
+def test_there_is_something_to_tell_until_the_last_round(entries: int, notices: int, expected: int) -> None:
+    rumors = Rumors()
+    rumors.add(entry("a"), entries)
+    rumors.note(7, notices)
+    counted = 0
+    while rumors:
+        assert rumors.next("me")
+        counted += 1
+    assert counted == expected
+
+
 def test_it_says_whether_anything_was_never_told() -> None:
     rumors = Rumors()
     found = [rumors.has_fresh]
