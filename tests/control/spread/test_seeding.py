@@ -37,7 +37,7 @@ class Sidecar:
         self.deaf = False
         self.sizes: list[int] = []
         assert door.datagrams is not None
-        self.socket = DatagramSocket(door.datagrams, self.received)
+        self.socket = DatagramSocket(door.datagrams, self.received, MAX_DATAGRAM)
         door.gossip = encode_step(Transferred())
 
     def received(self, data: bytes, source: str) -> None:
@@ -95,7 +95,7 @@ async def bench() -> AsyncIterator[Bench]:
             await one.socket.start()
         made = Bench(sidecars)
         stream, datagrams = listen_pair("127.0.0.1", 0)
-        udp = DatagramSocket(datagrams, made.seeding.received)
+        udp = DatagramSocket(datagrams, made.seeding.received, MAX_DATAGRAM)
         await made.seeding.start(udp)
         running = asyncio.create_task(made.seeding.run())
         yield made
