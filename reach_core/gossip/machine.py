@@ -100,14 +100,15 @@ class Gossip:
             counts["acknowledgements"] += 1
             return
         counts["datagrams_received"] += 1
-        if datagram.number:
-            self._port.send(source, acknowledgement(datagram.number, self._own_id(), self.rumors.notice))
         if datagram.notice > self.rumors.notice:
             self._hear(datagram.notice, now_s, now_ms)
         if datagram.entries:
             self._read(datagram, source, now_s, now_ms)
         if datagram.hints:
             self._follow(datagram.hints, source, now_s, now_ms)
+        # only what is known now: what could not be taken (a key not known yet, say) is told in another way
+        if datagram.number and all(hash(packed) in self._seen for packed in datagram.entries):
+            self._port.send(source, acknowledgement(datagram.number, self._own_id(), self.rumors.notice))
 
     def learn(self, entries: Sequence[Entry], how: How, source: str, now_s: float, now_ms: int,
               sender: str = "") -> list[Change]:

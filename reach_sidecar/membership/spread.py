@@ -30,7 +30,7 @@ from reach_core.gossip.compare import decode as decode_comparison
 from reach_core.gossip.datagram import Datagram, DatagramError
 from reach_core.gossip.datagram import decode as decode_datagram
 from reach_core.gossip.datagram import encode as encode_datagram
-from reach_core.gossip.machine import Gossip
+from reach_core.gossip.machine import Gossip, How
 from reach_core.messages import unpack_entries
 from reach_core.peer import Entry
 from reach_core.table import Change, PeerTable
@@ -177,7 +177,7 @@ class Spread:
             raise CompareError("this node loads its table anew")
         if isinstance(message, Opening):
             return encode(differences(self._table, message, self._random))
-        await self._learn(message.entries, source)
+        await self._learn(message.entries, source, "told")
         return encode(transferred(self._table, message))
 
     # -- what the machine asks for
@@ -223,7 +223,7 @@ class Spread:
                 return
             ours = transfer(self._table, found, self._own_id(), self._random)
             answer = decode_comparison(Transferred, await post(encode(ours)))
-            await self._learn(answer.entries, source)
+            await self._learn(answer.entries, source, "compared")
             if is_all(found, ours, answer):
                 self._on_confirmed()
                 return
@@ -234,7 +234,7 @@ class Spread:
             said = await self._way_to(address)[0](wanted)
         except Unanswered:
             said = await self._controls.gossip(wanted)
-        await self._learn(decode_comparison(Transferred, said).entries, address)
+        await self._learn(decode_comparison(Transferred, said).entries, address, "compared")
 
     def _way_to(self, address: str | None) -> tuple[Post, str]:
         if address is None:
@@ -246,7 +246,7 @@ class Spread:
 
         return post, address
 
-    async def _learn(self, packed: Sequence[bytes], source: str) -> None:
+    async def _learn(self, packed: Sequence[bytes], source: str, how: How) -> None:
         """In parts, for verifying many signatures at once would hold calls up."""
         entries, unreadable = unpack_entries(packed)
         self.counts["entries_unreadable"] += unreadable
@@ -254,7 +254,7 @@ class Spread:
             if start:
                 await asyncio.sleep(0)
             part = entries[start : start + CHUNK]
-            if self.machine.learn(part, "compared", source, self._loop.time(), wall_ms()):
+            if self.machine.learn(part, how, source, self._loop.time(), wall_ms()):
                 self._stirred.set()
 
     def _forged(self, source: str, sender: str, agent_id: str) -> None:

@@ -14,7 +14,7 @@ from sim.node import Node
 from reach_core.gossip.absence import Absence
 from reach_core.gossip.compare import Opening, Transfer, differences, is_all, opening, transfer, transferred
 from reach_core.gossip.datagram import Datagram, encode
-from reach_core.gossip.machine import Gossip
+from reach_core.gossip.machine import Gossip, How
 from reach_core.gossip.seal import OVERHEAD
 from reach_core.keyring import Keyring
 from reach_core.messages import HeartbeatRequest, LeaveRequest, Load, RegisterRequest, unpack_entries
@@ -112,7 +112,7 @@ class Sidecar(Node):
             raise ConnectionError("loads its table anew")
         if isinstance(asked, Opening):
             return differences(self.table, asked, self._random)
-        self._learn(asked.entries, source)
+        self._learn(asked.entries, source, "told")
         return transferred(self.table, asked)
 
     def hello(self) -> str:
@@ -178,9 +178,9 @@ class Sidecar(Node):
         asked = opening(self.table, self.agent_id)
         self._network.request(self, target, lambda node: node.answer(asked, self.name), found, done, size=2400)
 
-    def _learn(self, packed: Any, source: str) -> None:
+    def _learn(self, packed: Any, source: str, how: How = "compared") -> None:
         entries, _ = unpack_entries(packed)
-        self.machine.learn(entries, "compared", source, self.now_s, self.now_ms)
+        self.machine.learn(entries, how, source, self.now_s, self.now_ms)
         self._stir()
 
     def _changed(self, changes: list[Change]) -> None:

@@ -190,6 +190,13 @@ def test_what_asks_for_it_is_acknowledged_also_if_it_is_known() -> None:
     assert acknowledged == [("control:1", 7, "me")] * 2
 
 
+def test_what_was_not_taken_is_not_acknowledged() -> None:
+    bench = Bench()
+    bench.hear(entry("new"), entry("other", signer=STRANGER), source="control:1", number=7)
+    assert bench.table.get("new") == entry("new")
+    assert [one for _, one in bench.sent if one.kind == ACK] == []
+
+
 def test_an_acknowledgement_is_no_news() -> None:
     bench = Bench()
     bench.machine.receive(Datagram(ACK, "peer-1", 7), "peer-1:1", 1.0, NOW_MS)

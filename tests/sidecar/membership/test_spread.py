@@ -152,7 +152,8 @@ async def test_a_comparison_gives_both_what_either_lacked(world: World) -> None:
         world.tell(a, other(f"of-a-{n}"))
         world.tell(b, other(f"of-b-{n}"))
     for node in (a, b):
-        node.sidecar.membership.spread.machine._for_asked = _Generous()
+        machine = node.sidecar.membership.spread.machine
+        machine._for_asked = machine._for_unasked = _Generous()
     for _ in range(2):
         await a.sidecar.membership.spread._compare(b.sidecar.addresses["mesh"])
     assert a.sidecar.table.hash == b.sidecar.table.hash
