@@ -116,7 +116,7 @@ class Controls:
         """What changed after `since`, waiting at most `wait_s` for it. Raises Unreachable or Refused."""
         path = f"/v1/table?since={since}&epoch={epoch}&wait={wait_s:g}s"
         return await self._ask("GET", path, None, lambda body: decode(TableAnswer, body), TableAnswer.max_bytes,
-                               wait_s + POLL_MARGIN_S)
+                               wait_s + POLL_MARGIN_S, may_be_busy=True)
 
     async def info(self) -> tuple[str, MeshInfo]:
         """What holds mesh-wide, and the node that says so; `version` 0 from one that is too old to say. Raises
@@ -127,8 +127,10 @@ class Controls:
         return url, info
 
     async def gossip(self, data: bytes) -> bytes:
-        """One step of a comparison of tables. Raises Unreachable or Refused."""
-        return await self._ask("POST", "/v1/gossip", data, bytes, GOSSIP_BYTES, TIMEOUT_S, GOSSIP)
+        """One step of a comparison of tables; empty from a node that is too old for it. Raises Unreachable or
+        Refused."""
+        return await self._ask("POST", "/v1/gossip", data, bytes, GOSSIP_BYTES, TIMEOUT_S, GOSSIP, absent=b"",
+                               may_be_busy=True)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -136,7 +138,9 @@ class Controls:
             await session.close()
 
     async def _ask(self, method: str, path: str, data: bytes | None, read: Callable[[bytes], T], most_bytes: int,
-                   timeout_s: float, content_type: str = "application/json", absent: T | None = None) -> T:
+                   timeout_s: float, content_type: str = "application/json", absent: T | None = None,
+                   may_be_busy: bool = False) -> T:
+        """`absent` is the answer where there is nothing at that path; `may_be_busy`: a 503 is no loss of the node."""
         if self._session is None:
             await asyncio.to_thread(_import_client)  # a tenth of a second, in which calls go on
         import aiohttp
@@ -165,7 +169,7 @@ class Controls:
             return answer
         if status == 404 and absent is not None:
             return absent
-        refusal = _refusal(status, body) if 400 <= status < 500 else None
+        refusal = _refusal(status, body) if 400 <= status < 500 or (status == 503 and may_be_busy) else None
         if refusal is None:
             raise self._lost(url, f"it answered with status {status}")
         self._found(url)

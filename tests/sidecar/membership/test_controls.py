@@ -5,7 +5,7 @@ import time
 import pytest
 from aiohttp import web
 
-from reach_core.messages import LeaveAnswer, LeaveRequest
+from reach_core.messages import LeaveAnswer, LeaveRequest, encode
 from reach_sidecar.membership.controls import Backoff, Controls, Refused, Unreachable
 
 MESSAGE = LeaveRequest(agent_id="a", instance="i")
@@ -116,6 +116,28 @@ async def test_silence_ends_in_time(log):
         await runner.cleanup()
 
 
+async def test_a_node_that_is_busy_or_too_old_for_a_comparison_is_not_lost(log):
+    answers = [web.json_response({"type": "urn:reach:backpressure", "detail": "Later."}, status=503),
+               web.json_response({"type": "urn:reach:not_found", "detail": "Nothing."}, status=404)]
+
+    async def handler(request):
+        if request.path == "/v1/gossip":
+            return answers.pop(0)
+        return web.Response(body=encode(LeaveAnswer(status="left", agent_id="a")))
+
+    runner, url = await serve(handler)
+    controls = Controls([url], log)
+    try:
+        await controls.post("/v1/leave", MESSAGE, LeaveAnswer)
+        with pytest.raises(Refused, match=r"Later\."):
+            await controls.gossip(b"x")
+        assert await controls.gossip(b"x") == b""
+        assert controls.connected
+    finally:
+        await controls.close()
+        await runner.cleanup()
+
+
 async def test_nobody_listening_says_what_to_do(log):
     controls = Controls(["http://127.0.0.1:1"], log)
     with pytest.raises(Unreachable, match=r"the connection was refused\. Start it with `reach control`"):
@@ -144,7 +166,7 @@ async def test_the_token_goes_along(log):
 
 SCRIPT = """
 import asyncio, importlib.abc, sys, threading
-from reach_core.messages import LeaveAnswer, LeaveRequest
+from reach_core.messages import LeaveAnswer, LeaveRequest, encode
 from reach_sidecar.membership.controls import Controls, Unreachable
 where = []
 class Seen(importlib.abc.MetaPathFinder):
