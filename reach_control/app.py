@@ -119,9 +119,9 @@ class Control:
         self._spread_upto = 0
         self._absence = Absence(_boot_s())
         self._seeding = Seeding(keys.node, table, lambda: keys.seal(clock().ms), self._client, chance)
-        self._info = Info(keys, self.config.aliases, self._seeding.announce)
+        self._info = Info(keys, self.config.aliases, self._announce)
         is_new = self._info.refresh(clock().ms)
-        self._seeding.seeds.notice = self._info.version
+        self._seeding.seeds.notice = self.feed.info = self._info.version
         self._service = Service(registry, self.feed, clock, self._note, self.log, lambda: self._info.version)
         self._tending = Tending(keys, self._info, registry, clock, self._service.apply, self.log)
         if is_new:
@@ -188,6 +188,11 @@ class Control:
     def _note(self) -> None:
         self._keeper.note()
         self._nodes.stir()
+
+    def _announce(self, version: int) -> None:
+        """Of what holds mesh-wide: to sidecars by gossip, and to gateways, which nobody tells."""
+        self._seeding.announce(version)
+        self.feed.inform(version)
 
     def _publish(self, seq: int) -> None:
         """Everything up to `seq` is on disk. What other nodes decided, they tell sidecars themselves."""

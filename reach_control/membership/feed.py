@@ -22,12 +22,15 @@ WHOLE_WAIT_S = 5.0
 
 
 class Feed:
-    """`waiting` counts the readers that wait now. `aliases` go with each whole table."""
+    """`waiting` counts the readers that wait now. `aliases` go with each whole table, the version of what else holds
+    mesh-wide (`info`) with every answer.
+    """
 
     def __init__(self, table: PeerTable, epoch: str, aliases: Mapping[str, list[str]]) -> None:
         self.epoch = epoch
         self.visible = table.seq
         self.waiting = 0
+        self.info = 0
         self._table = table
         self._aliases = dict(aliases)
         self._news = asyncio.Event()
@@ -45,6 +48,12 @@ class Feed:
         """Other aliases. All readers get them with the whole table, because the epoch is a new one."""
         self._aliases = dict(aliases)
         self.epoch = epoch
+        self._answers.clear()
+        self._wake()
+
+    def inform(self, info: int) -> None:
+        """What else holds mesh-wide has this version now: all who wait are told."""
+        self.info = info
         self._answers.clear()
         self._wake()
 
@@ -97,14 +106,15 @@ class Feed:
         if (known := self._answers.get(since)) is not None:
             return known
         entries = self._table.delta_since(since, self.visible) or []
-        made = self._answers[since] = encode_table(self.epoch, self.visible, False, self.root(), entries)
+        made = encode_table(self.epoch, self.visible, False, self.root(), entries, info=self.info)
+        self._answers[since] = made
         return made
 
     def _whole(self) -> bytes:
         if (known := self._answers.get(None)) is not None:
             return known
         entries = self._table.delta_since(0, self.visible) or []
-        made = encode_table(self.epoch, self.visible, True, self.root(), entries, self._aliases)
+        made = encode_table(self.epoch, self.visible, True, self.root(), entries, self._aliases, self.info)
         self._answers[None] = made
         return made
 

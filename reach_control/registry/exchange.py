@@ -20,6 +20,7 @@ from reach_core.table import Change
 MOST_ENTRIES = 250
 """In one push: verifying takes 0.15 ms each, and heartbeats must not wait for it."""
 MOST_STRANGERS = 16
+STRANGER_S = 60.0  # how long one is shown that tells us nothing any more
 ITSELF = "This address leads to this node itself. Take it out of the list of control nodes."
 TWIN = "Another control node has this node's id: it runs with a copy of its state directory. Give it one of its own."
 
@@ -162,6 +163,7 @@ class Exchange:
 
     def nodes(self, now: Moment) -> list[NodeState]:
         """The other nodes, those in our list first."""
+        self._forget_strangers(now.s)
         return [self._state(link, now.s) for link in (*self._links.values(), *self._strangers.values())]
 
     # -- steps
@@ -182,11 +184,20 @@ class Exchange:
         for link in self._links.values():
             if link.node == push.node:
                 return link
+        self._forget_strangers(now.s)
         stranger = self._strangers.get(push.node)
         if stranger is None and len(self._strangers) < MOST_STRANGERS:
             stranger = self._strangers[push.node] = Link("", self._registry.table.seq, now.s)
             stranger.trouble = "It is not in this node's list of control nodes."
+        if stranger is not None:
+            stranger.level_s = now.s
         return stranger
+
+    def _forget_strangers(self, now_s: float) -> None:
+        """Those that fell silent, and those that turned out to be in our list under another name."""
+        listed = {link.node for link in self._links.values()}
+        self._strangers = {node: link for node, link in self._strangers.items()
+                           if node not in listed and now_s - link.level_s < STRANGER_S}
 
     def _verified(self, packed: Iterable[bytes]) -> list[Entry]:
         entries, unreadable = unpack_entries(packed)

@@ -60,7 +60,7 @@ async def test_sidecars_are_told_of_other_aliases_at_once(node: Node) -> None:
     info = decode(MeshInfo, node.control._info.encoded)
     assert info.aliases == {"email.send": ["notify.email"]}
     assert info.version > version
-    assert node.control._seeding.seeds.notice == info.version
+    assert node.control._seeding.seeds.notice == node.control.feed.info == info.version
     await node.reload(aliases={"email.send": ["notify.email"]})
     assert node.control._info.version == info.version, "nothing new"
 

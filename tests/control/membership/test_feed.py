@@ -118,3 +118,14 @@ async def test_a_reader_that_goes_away_is_not_counted(feed: Feed) -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert feed.waiting == 0
+
+
+async def test_who_waits_hears_of_a_new_version_of_what_else_holds(feed: Feed) -> None:
+    assert (await ask(feed)).info == 0
+    waiting = asyncio.create_task(ask(feed, 2, wait_s=30))
+    while not feed.waiting:
+        await asyncio.sleep(0)
+    feed.inform(7)
+    answer = await asyncio.wait_for(waiting, 10)
+    assert (answer.info, answer.full, ids(answer)) == (7, False, [])
+    assert (await ask(feed, 0, "")).info == 7
