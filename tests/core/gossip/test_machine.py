@@ -5,6 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
+from reach_core.gossip import machine
 from reach_core.gossip.datagram import ACK, NEWS, Datagram, Hint, pack
 from reach_core.gossip.machine import AT_ONCE_DATAGRAMS, AT_ONCE_EVERY_S, COMPARE_S, FEW, WITH_CONTROL, Gossip, How
 from reach_core.gossip.rumors import PERIOD_S, rounds
@@ -141,6 +142,30 @@ def test_unknown_signers_and_unsigned_entries_are_left_alone() -> None:
     bench = Bench()
     bench.hear(entry("peer-3", ver=2, signer=STRANGER), msgspec.structs.replace(entry("peer-4"), ver=2))
     assert (bench.machine.counts["entries_unknown_key"], bench.changes, bench.forged) == (2, [], [])
+
+
+def test_what_became_of_entries_is_counted() -> None:
+    bench = Bench()
+    counts = bench.machine.counts
+    ahead = entry("peer-5", gen=NOW_MS + MAX_AHEAD_MS + 1)
+    few = [entry("peer-1"), ahead, entry("peer-2", ver=2, signer=STRANGER), entry("peer-3", ver=2, signer=LIAR)]
+    bench.learn([*few, *(entry(f"a-{n}") for n in range(250))], "compared")
+    found = {name.removeprefix("entries_"): count for name, count in counts.items() if name.startswith("entries_") and count}
+    assert found == {"known": 1, "unsound": 1, "unknown_key": 1, "forged": 1, "new": 199, "unverified": 51}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_SEEN", 10)
+    monkeypatch.setattr(machine, "MOST_PULLED", 10)
+    bench = Bench()
+    for n in range(100):
+        one = entry(f"a-{n}")
+        bench.hear(one)
+        hint = Hint(f"b-{n}", *one.order)
+        bench.machine.receive(Datagram(NEWS, "peer-1", 0, 0, (), (hint,)), "peer-1:1", 1.0, NOW_MS)
+        assert len(bench.machine._seen) <= 11
+        assert len(bench.machine._pulled) <= 10
+    assert len(bench.pulls) == 100
 
 
 def test_one_source_has_so_many_verified_and_another_its_own() -> None:
@@ -307,6 +332,12 @@ def test_tables_are_compared_about_every_ten_seconds_every_thirtieth_time_with_c
     assert len(with_control) >= 3
     assert "me:1" not in bench.comparisons
     assert len({address for address in bench.comparisons if address}) == 10
+
+
+def test_who_begin_at_the_same_time_compare_at_different_times() -> None:
+    first = sorted(Bench(seed=seed).machine.tick(50.0) for seed in range(40))
+    assert 0 <= first[0] < COMPARE_S / 4
+    assert COMPARE_S * 3 / 4 < first[-1] <= COMPARE_S
 
 
 def test_who_knows_nobody_else_compares_with_control() -> None:
