@@ -137,9 +137,9 @@ class Service:
         """What a second look showed."""
         self.apply(self.registry.looked(look.agent_id, look.gen, sighting, self.clock()))
 
-    def meet(self, entries: list[Entry]) -> None:
-        """Verified entries from elsewhere."""
-        self.apply(self.registry.meet(entries, self.clock()))
+    def meet(self, entries: list[Entry], is_hearsay: bool) -> None:
+        """Verified entries from elsewhere, or (`is_hearsay`) from a sidecar."""
+        self.apply(self.registry.meet(entries, self.clock(), is_hearsay=is_hearsay))
 
     def apply(self, changes: list[Change]) -> None:
         """These changes were made in the table: log them, note them, tell them."""

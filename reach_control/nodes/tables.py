@@ -37,7 +37,7 @@ class Tables:
     """
 
     def __init__(self, node: str, table: PeerTable, keyring: Keyring, random: Random,
-                 meet: Callable[[list[Entry]], object], now_s: Callable[[], float],
+                 meet: Callable[[list[Entry], bool], object], now_s: Callable[[], float],
                  forged: Callable[[str, str], None]) -> None:
         self.counts: Counter[str] = Counter()
         self._node = node
@@ -102,7 +102,7 @@ class Tables:
         good = [entry for entry in known[:granted] if self.verify(entry, sender)]
         if good:
             self.counts["entries_met"] += len(good)
-            self._meet(good)
+            self._meet(good, source is not None)
 
     def _is_newer(self, entry: Entry) -> bool:
         known = self._table.get(entry.agent_id)

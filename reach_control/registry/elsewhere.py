@@ -20,7 +20,7 @@ from reach_control.registry.lease import Lease, Moment
 from reach_control.registry.ledger import Ledger
 from reach_control.registry.silence import Silence
 from reach_core.messages import Load, Renewal
-from reach_core.peer import Entry, Rank
+from reach_core.peer import TOMBSTONE_LIFE_MS, Entry, Rank
 from reach_core.table import Change
 
 
@@ -30,14 +30,16 @@ class Elsewhere:
         self._silence = silence
         self._damping = damping
 
-    def meet(self, entries: Iterable[Entry], now: Moment) -> list[Change]:
-        """Merge these, and answer what is not true; what changed, in order."""
+    def meet(self, entries: Iterable[Entry], now: Moment, is_hearsay: bool = False) -> list[Change]:
+        """Merge these, and answer what is not true; what changed, in order. `is_hearsay`: no control node says so."""
         changes: list[Change] = []
         for entry in entries:
             lease = self._ledger.leases.get(entry.agent_id)
             for change in self._ledger.table.merge([entry], now.ms):
                 changes.append(change)
                 changes += self._answer(lease, change, now)
+                if is_hearsay and change.before is None:
+                    self._doubt(change.after, now)
         return changes
 
     def hear(self, renewals: Iterable[Renewal], now: Moment) -> list[Change]:
@@ -84,6 +86,14 @@ class Elsewhere:
             return self._contradict(lease, after, before.rank, now)
         self._accept(lease, before, after, now.s)
         return []
+
+    def _doubt(self, entry: Entry, now: Moment) -> None:
+        """An agent that nobody here knows, registered so long ago that its removal would be forgotten: a sidecar that
+        kept the entry may repeat it, so it is looked at now and not after a lease."""
+        lease = self._ledger.leases.get(entry.agent_id)
+        if lease is not None and entry.gen < now.ms - TOMBSTONE_LIFE_MS:
+            lease.renewed_s = min(lease.renewed_s, now.s - self._ledger.terms.ttl_s)
+            self._ledger.schedule(lease, entry.rank)
 
     def _accept(self, lease: Lease, before: Entry, after: Entry, now_s: float) -> None:
         """Another word on the registration that is held here."""

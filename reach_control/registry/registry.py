@@ -116,9 +116,10 @@ class Registry:
 
     # -- other control nodes
 
-    def meet(self, entries: Iterable[Entry], now: Moment) -> list[Change]:
-        """Merge verified entries of other nodes, and contradict where this node knows better; all changes, in order."""
-        return self._elsewhere.meet(entries, now)
+    def meet(self, entries: Iterable[Entry], now: Moment, *, is_hearsay: bool = False) -> list[Change]:
+        """Merge verified entries of other nodes, and contradict where this node knows better; all changes, in order.
+        `is_hearsay`: a sidecar has them, and no other control node says so."""
+        return self._elsewhere.meet(entries, now, is_hearsay)
 
     def hear(self, renewals: Iterable[Renewal], now: Moment) -> list[Change]:
         """Heartbeats that another node took: they extend leases here."""

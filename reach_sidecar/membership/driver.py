@@ -82,6 +82,7 @@ class Membership:
         self._saving = Saving(self._path, self._snapshot, lambda: self.connected, log)
         self._cached_age: tuple[float, float] | None = None
         self._speaks_gossip = False
+        self._trusted: tuple[frozenset[bytes], bool] = (frozenset(), False)  # keys, and whether this node signs
         self._both_had = ("", "")  # hashes of our table and of control's at the last heartbeat
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -220,9 +221,9 @@ class Membership:
 
     # -- what comes in
 
-    def _take(self, entries: list[Entry]) -> None:
-        """Entries of control's table. One that is too old to sign anything is taken at its word."""
-        if self.facts.signs(self._controls.url or ""):
+    def _take(self, entries: list[Entry], url: str) -> None:
+        """Of the table of the control node `url`. One that is too old to sign anything is taken at its word."""
+        if self.facts.signs(url):
             self.spread.load(entries)
         else:
             self._drop(entries)
@@ -288,6 +289,11 @@ class Membership:
 
     def _facts_changed(self) -> None:
         self._saving.note()
+        trusted = (self.facts.keyring.publics, self.facts.signs(self._controls.url or ""))
+        if trusted != self._trusted:
+            self._trusted = trusted
+            if self._sync.polls:  # what could not be believed until now is not told again
+                self._sync.begin_again()
         self._choose_source()
 
     def _aliases_changed(self, aliases: Mapping[str, Sequence[str]]) -> None:

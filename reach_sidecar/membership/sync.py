@@ -30,17 +30,18 @@ class Moved(Exception):
 class TableSync:
     """`synced` is set by the first answer. `place` is `(epoch, seq)` in control's table.
 
-    `take` merges what came, `drop` tombstones of this node's own making; `prepare` is awaited before each question.
-    `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time at which the table was
-    last confirmed, None if it never was. `on_aliases` is told the mesh-wide ones that come with an answer, `on_whole`
-    that a whole table was taken in, `on_answer` which control node answered and the version of its facts.
+    `take` merges what came from a control node, `drop` tombstones of this node's own making; `prepare` is awaited
+    before each question. `trouble` is why control refuses to show its table, or None. `fresh_at` is the monotonic time
+    at which the table was last confirmed, None if it never was. `on_aliases` is told the mesh-wide ones that come with
+    an answer, `on_whole` that a whole table was taken in, `on_answer` which control node answered and the version of
+    its facts.
     """
 
     def __init__(
         self,
         controls: Controls,
         table: PeerTable,
-        take: Callable[[list[Entry]], object],
+        take: Callable[[list[Entry], str], object],
         drop: Callable[[list[Entry]], object],
         lease_ttl_s: Callable[[], float],
         log: EventLog,
@@ -85,6 +86,11 @@ class TableSync:
             turned, self._turned = self._turned, asyncio.Event()
             turned.set()
 
+    @property
+    def polls(self) -> bool:
+        """Is control the one that tells of changes?"""
+        return not self._rests
+
     def begin_again(self) -> None:
         """Ask for the whole table, whatever is known."""
         self.place, self.fresh_at = ("", 0), None
@@ -101,10 +107,12 @@ class TableSync:
             asked = self._controls.url or ""
             try:
                 is_last = self._one_more
+                if self._prepare is not None:
+                    await self._prepare()
                 begun = self._begun
                 answer = await self._poll()
                 self.on_answer(asked, answer.info)
-                await self._take(answer, begun)
+                await self._take(answer, begun, asked)
                 self._one_more = self._one_more and not is_last
             except Moved:
                 continue
@@ -125,8 +133,6 @@ class TableSync:
         epoch, seq = self.place
         # nothing, or only what the disk had, or asked for the last time: answer at once
         wait_s = 0.0 if self.fresh_at is None or self._one_more else WAIT_S
-        if self._prepare is not None:
-            await self._prepare()
         moved = asyncio.create_task(self._controls.moved.wait())
         turned = asyncio.create_task(self._turned.wait())
         poll = asyncio.create_task(self._controls.table(seq, epoch, wait_s))
@@ -140,7 +146,7 @@ class TableSync:
                 task.cancel()
             await asyncio.gather(moved, turned, poll, return_exceptions=True)
 
-    async def _take(self, answer: TableAnswer, begun: int) -> None:
+    async def _take(self, answer: TableAnswer, begun: int, asked: str) -> None:
         if answer.aliases is not None:
             self.on_aliases(answer.aliases)
         unreadable = 0
@@ -150,7 +156,7 @@ class TableSync:
             entries, bad = read_entries(answer.entries[part], answer.signatures[part])
             unreadable += bad
             named.update((entry.agent_id, entry.order) for entry in entries)
-            self._take_entries(entries)
+            self._take_entries(entries, asked)
             if len(answer.entries) > CHUNK:
                 await asyncio.sleep(0)
         if unreadable:

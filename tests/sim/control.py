@@ -106,7 +106,7 @@ class Control(Node):
         self._count()
         if isinstance(asked, Opening):
             return differences(self.table, asked, self._random)
-        self._meet(asked.entries)
+        self._meet(asked.entries, source not in {f"control-{n}" for n in range(9)})
         return transferred(self.table, asked)
 
     def receive_push(self, message: NodePush) -> Any:
@@ -260,7 +260,7 @@ class Control(Node):
             ours = transfer(self.table, differs, self.name, self._random)
 
             def got(answer: Any) -> None:
-                self._meet(answer.entries)
+                self._meet(answer.entries, False)
                 if is_all(differs, ours, answer) or rounds <= 1:
                     done(False)
                 else:
@@ -273,7 +273,8 @@ class Control(Node):
         asked = opening(self.table, self.name)
         self._network.request(self, peer, lambda node: node.answer(asked, self.name), found, lambda: done(False), 5.0)
 
-    def _meet(self, packed: Any) -> None:
+    def _meet(self, packed: Any, is_hearsay: bool) -> None:
         entries, _ = unpack_entries(packed[:MAX_ENTRIES])
         newer = [one for one in entries if (known := self.table.get(one.agent_id)) is None or one.order > known.order]
-        self.apply(self.registry.meet([one for one in newer if self._keyring.verify(one)], self._moment()))
+        good = [one for one in newer if self._keyring.verify(one)]
+        self.apply(self.registry.meet(good, self._moment(), is_hearsay=is_hearsay))

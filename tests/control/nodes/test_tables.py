@@ -27,7 +27,8 @@ class Node:
         self.tables = Tables(f"control-{number}", self.table, self.keyring, random.Random(number), self.meet,
                              lambda: self.now_s, lambda agent_id, source: self.forged.append((agent_id, source)))
 
-    def meet(self, entries: list[Entry]) -> None:
+    def meet(self, entries: list[Entry], is_hearsay: bool) -> None:
+        self.hearsay = is_hearsay
         self.met.append(len(entries))
         self.table.merge(entries, NOW_MS)
 

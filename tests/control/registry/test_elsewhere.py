@@ -221,3 +221,20 @@ def test_falls_that_other_nodes_saw_count_for_the_hold(world: Owners) -> None:
         meet(world, replace(entry, ver=ver, rank=Rank.SUSPECT))
     held = world.heartbeat(gen=entry.gen)
     assert (held.ver, held.rank) == (3, Rank.SUSPECT)
+
+
+def test_an_old_agent_that_only_a_sidecar_remembers_is_looked_at_at_once(world: Owners) -> None:
+    """It may have left more than a day ago, and its tombstone be forgotten."""
+    day_ms = 24 * 3600 * 1000
+    old, new = foreign(world, "old", gen=world.now.ms - 2 * day_ms), foreign(world, "new")
+    alive = foreign(world, "alive", gen=old.gen)
+    world.reachable.add("alive")
+    world.registry.meet([old, new, alive], world.now, is_hearsay=True)
+    world.run(3)
+    assert (world.rank("old"), world.rank("new"), world.rank("alive")) == ("suspect", "up", "up")
+
+
+def test_the_same_from_a_control_node_has_its_lease(world: Owners) -> None:
+    meet(world, foreign(world, gen=world.now.ms - 2 * 24 * 3600 * 1000))
+    world.run(25)
+    assert world.rank("a") == "up"

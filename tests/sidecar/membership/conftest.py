@@ -132,7 +132,7 @@ class ScriptedControl:
         entries = self.table.delta_since(0 if full else since)
         return web.Response(
             body=messages.encode_table(self.epoch, self.table.seq, full, self.table.hash, entries,
-                                       self.aliases if full else None))
+                                       self.aliases if full else None, self.info.version if self.info else 0))
 
 
 class Log:

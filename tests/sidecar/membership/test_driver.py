@@ -1,7 +1,9 @@
 import asyncio
 import time
 
-from reach_core.peer import Capability
+from reach_core.keyring import Signer
+from reach_core.messages import MeshInfo
+from reach_core.peer import Capability, Entry, Rank
 from reach_core.table import PeerTable
 from reach_sidecar.membership.driver import Membership
 from reach_sidecar.membership.local import LocalAgent
@@ -161,3 +163,20 @@ async def test_a_defect_of_a_listener_does_not_end_the_table_sync(control, log, 
         await until(lambda: "later" in seen)
     finally:
         await membership.stop()
+
+
+async def test_a_gateway_reads_the_table_again_once_it_knows_whose_signatures_count(control, log, tmp_path, until):
+    """It was away while control was replaced: what it has on disk names another key."""
+    old, new = Signer(b"1" * 32), Signer(b"2" * 32)
+    control.info = MeshInfo(version=1, keys=[old.public], mesh_keys={1: b"k" * 32}, mesh_key=1)
+    gateway = member(log, tmp_path, control.url, local=LocalAgent("gateway"))
+    await gateway.start()
+    await until(lambda: gateway.facts.is_known)
+    await gateway.stop()
+    control.epoch, control.table = "second", PeerTable()
+    control.merge(new.sign(Entry(agent_id="late", gen=time.time_ns() // 1_000_000, ver=1, rank=Rank.UP, address="h:1")))
+    control.info = MeshInfo(version=2, keys=[new.public], mesh_keys={1: b"k" * 32}, mesh_key=1)
+    again = member(log, tmp_path, control.url, local=LocalAgent("gateway"))
+    await again.start()
+    await until(lambda: again._table.get("late"))
+    await again.stop()

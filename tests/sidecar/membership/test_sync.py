@@ -17,7 +17,7 @@ async def syncing(log, *urls, ttl_s=30.0, table=None, on_changes=lambda changes:
         if changes := table.merge(entries, time.time_ns() // 1_000_000):
             on_changes(changes)
 
-    sync = TableSync(controls, table, merge, merge, lambda: ttl_s, log)
+    sync = TableSync(controls, table, lambda entries, url: merge(entries), merge, lambda: ttl_s, log)
     task = asyncio.create_task(sync.run())
     try:
         yield sync
