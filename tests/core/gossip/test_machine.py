@@ -121,6 +121,14 @@ def test_what_is_known_is_neither_verified_nor_told() -> None:
     assert bench.machine.counts["entries_known"] == 51
 
 
+def test_the_same_bytes_are_not_even_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.hear(entry("new"))
+    monkeypatch.setattr(machine, "unpack_entries", None)
+    bench.hear(entry("new"))
+    assert bench.machine.counts["entries_known"] == 1
+
+
 def test_an_older_one_under_way_cannot_undo_a_removal() -> None:
     bench = Bench()
     stone = SIGNER.sign(entry("peer-3").tombstone(NOW_MS, ver=2))
@@ -348,12 +356,16 @@ def test_who_knows_nobody_else_compares_with_control() -> None:
 
 def test_after_the_table_was_emptied_the_same_bytes_are_news_again() -> None:
     bench = Bench()
-    bench.hear(entry("new"))
-    bench.hear(entry("new"))
+    hint = Datagram(NEWS, "peer-1", 0, 0, (), (Hint("large", *entry("large").order),))
+    for _ in range(2):
+        bench.hear(entry("new"))
+        bench.machine.receive(hint, "peer-1:1", 1.0, NOW_MS)
     bench.table.clear()
     bench.machine.forget_what_was_seen()
     bench.hear(entry("new"))
+    bench.machine.receive(hint, "peer-1:1", 1.0, NOW_MS)
     assert bench.table.get("new") == entry("new")
+    assert len(bench.pulls) == 2
 
 
 def test_the_same_seed_does_the_same() -> None:
