@@ -227,11 +227,11 @@ def test_a_control_node_stops_when_nobody_needs_it(laptop: Laptop) -> None:
     command = [str(REACH), "control", "-c", str(config), "--exit-when-idle"]
     with subprocess.Popen([*command, "1s"], env=laptop.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as idle:
         assert idle.wait(15) == 0
-    with subprocess.Popen([*command, "1s"], env=laptop.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as busy:
+    with subprocess.Popen([*command, "4s"], env=laptop.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as busy:
         until("it answers", lambda: get(f"{laptop.control}/livez")[0] == 200)
         run = laptop.ready("--id", "one", "--", sys.executable, "-c", LISTENER)
         with pytest.raises(subprocess.TimeoutExpired):
-            busy.wait(2.5)
+            busy.wait(5.5)
         run.terminate()
         run.communicate(timeout=20)
         assert busy.wait(15) == 0
