@@ -8,12 +8,14 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from harness.mesh import Mesh, Sidecar
 from harness.ports import lasting_port
+from harness.sidecars import until
 
 HIDDEN = (b"POST /hidden HTTP/1.1\r\nHost: x\r\nReach-Target: %b\r\nReach-Agent: %b\r\nReach-Caller: evil\r\n"
           b"Content-Length: 0\r\n\r\n")
@@ -95,6 +97,9 @@ class BackEnd(NamedTuple):
     kind: str
     sidecar: Sidecar
     note: Path
+
+    def has_seen(self, target: str) -> bool:
+        return target in self.seen()
 
     def seen(self) -> list[str]:
         lines = self.note.read_text().splitlines() if self.note.exists() else []
@@ -179,6 +184,8 @@ async def test_nobody_sees_two_requests_where_one_was_sent(back_ends: tuple[Side
         answer = await send(caller, made(case, one.kind, number))
         after = await send(caller, f"GET /to/{one.kind}/after-{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert after.endswith(f"{one.kind} /after-{number}".encode()), (one.kind, after)
+        # nginx notes a request after it has answered, in the order of their ends
+        await until(partial(one.has_seen, f"/after-{number}"), f"{one.kind} saw the call after it")
         seen = one.seen()
         assert "/hidden" not in seen, (one.kind, answer)
         assert seen.count(f"/after-{number}") == 1
