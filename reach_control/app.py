@@ -128,6 +128,7 @@ class Control:
             self._tending.save()
         self._looks = Looks(self._client, self._service.looked, self.log)
         self._service.on_look, self._service.on_probe = self._looks.begin, self._looks.probe
+        self._service.on_heartbeat = lambda: self._absence.goes_on(_boot_s())
         self._tables = Tables(keys.node, table, keys.keyring, chance, self._service.meet, time.monotonic, self._forged)
         exchange = Exchange(registry, keys.node, self._listeners.url, chance, epoch=epoch,
                             verify=lambda entry: self._tables.verify(entry, "another control node"))

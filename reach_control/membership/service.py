@@ -50,6 +50,7 @@ class Service:
         self.changes = 0
         self.on_look: Callable[[Look], None] = self._nobody_looks
         self.on_probe: Callable[[Probe], None] = _ignore
+        self.on_heartbeat: Callable[[], None] = _nothing
         self._changed = changed
         self._log = log
         self._info_version = info_version
@@ -82,6 +83,7 @@ class Service:
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Raises Problem."""
         self.counts["heartbeat"] += 1
+        self.on_heartbeat()
         now = self.clock()
         try:
             entry, changes = self.registry.heartbeat(request, now)
@@ -164,6 +166,10 @@ class Service:
         self.refused[problem.code] += 1
         level = "info" if problem.code == "register_again" else "warn"
         self._log.event(level, event, agent_id, f"refused ({problem.code}): {problem.detail}")
+
+
+def _nothing() -> None:
+    pass
 
 
 def _ignore(_: object) -> None:

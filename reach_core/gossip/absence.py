@@ -28,6 +28,11 @@ class Absence:
         self._heard_s = max(self._heard_s, now_s)
         return self.ended
 
+    def goes_on(self, now_s: float) -> None:
+        """Something else shows that this node was not away: it ends no absence, but keeps one from beginning."""
+        if not self.is_too_long(now_s):
+            self._heard_s = max(self._heard_s, now_s)
+
     def reset(self) -> None:
         """The table was loaded anew."""
         self.ended = False

@@ -90,3 +90,13 @@ async def test_time_has_its_consequences() -> None:
         await asyncio.sleep(0.01)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+def test_each_heartbeat_shows_that_this_node_is_there() -> None:
+    node, heard = Node(), []
+    node.service.on_heartbeat = lambda: heard.append(1)
+    node.register("a")
+    node.service.heartbeat(HeartbeatRequest(agent_id="a", instance="i"))
+    with pytest.raises(Problem):
+        node.service.heartbeat(HeartbeatRequest(agent_id="nobody", instance="i"))
+    assert len(heard) == 2

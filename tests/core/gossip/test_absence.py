@@ -39,3 +39,12 @@ def test_a_clock_that_goes_back_is_no_absence() -> None:
 
 def test_it_ends_well_before_tombstones_are_forgotten() -> None:
     assert MAX_AWAY_S <= TOMBSTONE_LIFE_MS / 1000 / 2
+
+
+def test_what_shows_that_it_was_not_away_keeps_an_absence_from_beginning_and_ends_none() -> None:
+    absence = Absence(0.0)
+    for hours in range(1, 30):
+        absence.goes_on(hours * 3600.0)
+    assert not absence.heard(30 * 3600.0)
+    absence.goes_on(30 * 3600.0 + MAX_AWAY_S + 1)  # it slept, and hears sidecars first
+    assert absence.heard(30 * 3600.0 + MAX_AWAY_S + 2)
